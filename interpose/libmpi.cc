@@ -1,0 +1,140 @@
+// Finds the real MPI through its own handle: it may have been loaded RTLD_LOCAL, and a
+// search by name alone could find us, a tool, or nothing.
+#include "libmpi.hh"
+#include "process.hh"
+
+#include <dlfcn.h>
+
+namespace storm::interpose {
+
+constinit Process process;
+thread_local constinit int Entered::depth_ = 0;
+
+namespace {
+
+// What depends on Open MPI: its libraries' names and the symbols behind its handles.
+constexpr const char* kSonames[] = {"libmpi.so.40"};
+
+void* libmpi = nullptr;
+
+template <class T>
+bool resolve(T& target, const char* name)
+{
+    target = reinterpret_cast<T>(dlsym(libmpi, name));
+    return target != nullptr;
+}
+
+// A predefined handle is the address of a variable. A program that is not
+// position-independent has its own copy of it, which the whole process then uses: so
+// the global scope is asked first, libmpi (which may be loaded RTLD_LOCAL) second.
+template <class T>
+bool resolve_handle(T& target, const char* name)
+{
+    target = reinterpret_cast<T>(dlsym(RTLD_DEFAULT, name));
+    return target != nullptr || resolve(target, name);
+}
+
+bool load()
+{
+    for (const char* soname : kSonames)
+        if (libmpi == nullptr)
+            libmpi = dlopen(soname, RTLD_NOLOAD | RTLD_LAZY);
+    if (libmpi == nullptr)
+        return false;
+    RealMpi& real = process.real;
+    bool all = true;
+#define STORM_REAL(name) all = resolve(real.name, "PMPI_" #name) && all;
+#include "real_calls.inc"
+#undef STORM_REAL
+    all = resolve_handle(real.comm_world, "ompi_mpi_comm_world") && all;
+    all = resolve_handle(real.comm_self, "ompi_mpi_comm_self") && all;
+    all = resolve_handle(real.comm_null, "ompi_mpi_comm_null") && all;
+    all = resolve_handle(real.request_null, "ompi_request_null") && all;
+    all = resolve_handle(real.request_done, "ompi_request_empty") && all;
+    all = resolve_handle(real.message_null, "ompi_message_null") && all;
+    all = resolve_handle(real.message_no_proc, "ompi_message_no_proc") && all;
+    all = resolve_handle(real.datatype_null, "ompi_mpi_datatype_null") && all;
+    all = resolve_handle(real.byte, "ompi_mpi_byte") && all;
+    all = resolve_handle(real.int64, "ompi_mpi_int64_t") && all;
+    all = resolve_handle(real.op_max, "ompi_mpi_op_max") && all;
+    all = resolve_handle(real.op_sum, "ompi_mpi_op_sum") && all;
+    all = resolve_handle(real.errors_return, "ompi_mpi_errors_return") && all;
+    all = resolve(real.progress, "opal_progress") && all;
+    return all;
+}
+
+} // namespace
+
+bool serving()
+{
+    static const bool found = load();
+    return found;
+}
+
+void* next_symbol(const char* name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+void* own_symbol(const char* name)
+{
+    return dlsym(libmpi, name);
+}
+
+namespace open_mpi {
+
+bool register_progress(int (*callback)())
+{
+    int (*enter)(int (*)()) = nullptr;
+    return resolve(enter, "opal_progress_register") && enter(callback) == 0;
+}
+
+void unregister_progress(int (*callback)())
+{
+    int (*leave)(int (*)()) = nullptr;
+    if (resolve(leave, "opal_progress_unregister"))
+        leave(callback);
+}
+
+bool known_build(std::string& why)
+{
+    const RealMpi& real = process.real;
+    // Fortran bindings read a request's index from the structure itself
+    for (int i = 0; i < 2; ++i) {
+        MPI_Request requests[2];
+        bool there = true;
+        for (int k = 0; k < 2; ++k)
+            real.Recv_init(nullptr, 0, real.byte, 0, 0, real.comm_self, &requests[k]);
+        for (auto& request : requests) {
+            const MPI_Fint told = real.Request_c2f(request); // it may be given only now
+            std::int32_t index = -1;
+            std::memcpy(&index, reinterpret_cast<const std::byte*>(request) + kFortranIndexOffset,
+                        sizeof index);
+            there = there && told == index;
+        }
+        for (auto& request : requests)
+            real.Request_free(&request);
+        if (!there) {
+            why = "this build of Open MPI keeps Fortran request handles elsewhere";
+            return false;
+        }
+    }
+    MPI_Request done;
+    real.Isend(nullptr, 0, real.byte, MPI_PROC_NULL, 0, real.comm_self, &done);
+    if (done != real.request_done) {
+        why = "this build of Open MPI has no shared complete request";
+        return false;
+    }
+    MPI_Status status;
+    std::memset(&status, 0x5a, sizeof status);
+    real.Status_set_elements_x(&status, real.byte, 4711);
+    real.Status_set_cancelled(&status, 1);
+    if (status._ucount != 4711 || status._cancelled != 1) {
+        why = "this build of Open MPI lays out MPI_Status differently";
+        return false;
+    }
+    return true;
+}
+
+} // namespace open_mpi
+} // namespace storm::interpose

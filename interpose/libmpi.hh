@@ -1,0 +1,19 @@
+// What is particular to Open MPI beyond the MPI interface itself. Another MPI gets its
+// own namespace with these functions.
+#pragma once
+
+#include <string>
+
+namespace storm::interpose::open_mpi {
+
+// A function that Open MPI's progress engine calls from within its own blocking calls.
+bool register_progress(int (*callback)());
+void unregister_progress(int (*callback)());
+
+// After MPI_Init: this build keeps what we rely on where we expect it.
+bool known_build(std::string& why);
+
+// Ranks of this job on this node, from the launcher's environment; 1 when unknown.
+constexpr const char* kLocalSize = "OMPI_COMM_WORLD_LOCAL_SIZE";
+
+} // namespace storm::interpose::open_mpi

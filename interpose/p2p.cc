@@ -1,0 +1,329 @@
+// Point-to-point calls. Each asks whether its communicator is routed and its arguments
+// are sound; if not, the real MPI gets the call unchanged and answers it.
+#include "process.hh"
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+namespace storm::interpose {
+namespace {
+
+// A call that can be served: its rank object, communicator and datatype.
+struct Sound {
+    Rank* rank = nullptr;
+    Comm* comm = nullptr; // routed, also when the arguments are not sound
+    TypeInfo* type = nullptr;
+    explicit operator bool() const { return type != nullptr; }
+};
+
+bool sound_buffer(const void* buffer, int count, const TypeInfo& type)
+{
+    return buffer != nullptr || count == 0 || type.size == 0 || type.absolute;
+}
+
+inline Sound sound_send(const void* buffer, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
+{
+    Sound s;
+    s.rank = routed();
+    if (s.rank == nullptr || (s.comm = s.rank->find(comm)) == nullptr) [[unlikely]]
+        return s;
+    if (dest < 0 || dest >= s.comm->size || tag < 0 || tag > s.rank->tag_max() || count < 0) [[unlikely]]
+        return s;
+    TypeInfo* known = s.rank->type_of(type);
+    if (known != nullptr && sound_buffer(buffer, count, *known)) [[likely]]
+        s.type = known;
+    return s;
+}
+
+inline Sound sound_recv(const void* buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm)
+{
+    Sound s;
+    s.rank = routed();
+    if (s.rank == nullptr || (s.comm = s.rank->find(comm)) == nullptr) [[unlikely]]
+        return s;
+    if ((source < 0 && source != MPI_ANY_SOURCE) || source >= s.comm->size ||
+        (tag < 0 && tag != MPI_ANY_TAG) || tag > s.rank->tag_max() || count < 0) [[unlikely]]
+        return s;
+    TypeInfo* known = s.rank->type_of(type);
+    if (known != nullptr && sound_buffer(buffer, count, *known)) [[likely]]
+        s.type = known;
+    return s;
+}
+
+// The real MPI's answer to arguments that looked wrong. If it took them after all, a
+// message would be on a way where nobody looks for it.
+int answered(const Sound& s, int rc, int peer, const char* call)
+{
+    if (s.comm != nullptr && rc == MPI_SUCCESS && peer != MPI_PROC_NULL) {
+        process.log.error("%s on a routed communicator was refused here and taken by the real MPI: "
+                          "the job ends rather than lose a message; run it with STORM_DISABLE=1",
+                          call);
+        process.real.Abort(process.real.comm_world, 1);
+    }
+    return rc;
+}
+
+} // namespace
+
+#define STORM_SEND(name, mode)                                                                     \
+    int name(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)      \
+    {                                                                                              \
+        const Sound s = sound_send(buf, count, type, dest, tag, comm);                             \
+        if (!s) [[unlikely]]                                                                       \
+            return answered(s, process.real.name(buf, count, type, dest, tag, comm), dest,         \
+                            "MPI_" #name);                                                         \
+        return s.rank->send(buf, count, *s.type, dest, tag, *s.comm, mode);                        \
+    }
+STORM_SEND(Send, Mode::standard)
+STORM_SEND(Ssend, Mode::synchronous)
+STORM_SEND(Rsend, Mode::ready)
+
+#define STORM_ISEND(name, verb, mode)                                                              \
+    int name(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,      \
+             MPI_Request* request)                                                                 \
+    {                                                                                              \
+        const Sound s = sound_send(buf, count, type, dest, tag, comm);                             \
+        if (!s || request == nullptr) [[unlikely]]                                                 \
+            return answered(s, process.real.name(buf, count, type, dest, tag, comm, request),      \
+                            dest, "MPI_" #name);                                                   \
+        *request = s.rank->verb(buf, count, *s.type, dest, tag, *s.comm, mode);                    \
+        return MPI_SUCCESS;                                                                        \
+    }
+STORM_ISEND(Isend, isend, Mode::standard)
+STORM_ISEND(Issend, isend, Mode::synchronous)
+STORM_ISEND(Irsend, isend, Mode::ready)
+STORM_ISEND(Send_init, send_init, Mode::standard)
+STORM_ISEND(Ssend_init, send_init, Mode::synchronous)
+STORM_ISEND(Rsend_init, send_init, Mode::ready)
+STORM_ISEND(Bsend_init, send_init, Mode::buffered)
+
+// Buffered sends: the program's buffer stays with the real MPI (other communicators
+// need it); a message that it could not hold is the real MPI's error.
+namespace {
+bool buffer_holds(const Sound& s, int count)
+{
+    return s.rank->buffer_allows(s.type->size * static_cast<std::uint64_t>(count));
+}
+} // namespace
+
+int Bsend(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
+{
+    const Sound s = sound_send(buf, count, type, dest, tag, comm);
+    if (!s || !buffer_holds(s, count)) [[unlikely]]
+        return answered(s, process.real.Bsend(buf, count, type, dest, tag, comm), dest, "MPI_Bsend");
+    return s.rank->send(buf, count, *s.type, dest, tag, *s.comm, Mode::buffered);
+}
+
+int Ibsend(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+           MPI_Request* request)
+{
+    const Sound s = sound_send(buf, count, type, dest, tag, comm);
+    if (!s || request == nullptr || !buffer_holds(s, count)) [[unlikely]]
+        return answered(s, process.real.Ibsend(buf, count, type, dest, tag, comm, request), dest,
+                        "MPI_Ibsend");
+    *request = s.rank->isend(buf, count, *s.type, dest, tag, *s.comm, Mode::buffered);
+    return MPI_SUCCESS;
+}
+
+int Buffer_attach(void* buffer, int size)
+{
+    const int rc = process.real.Buffer_attach(buffer, size);
+    if (rc == MPI_SUCCESS && routed())
+        routed()->attach_buffer(static_cast<std::uint64_t>(size));
+    return rc;
+}
+
+int Buffer_detach(void* buffer, int* size)
+{
+    if (Rank* rank = routed()) {
+        rank->drain_buffered();
+        rank->attach_buffer(0);
+    }
+    return process.real.Buffer_detach(buffer, size);
+}
+
+// ---- receives
+
+int Recv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status* status)
+{
+    const Sound s = sound_recv(buf, count, type, source, tag, comm);
+    if (!s) [[unlikely]]
+        return answered(s, process.real.Recv(buf, count, type, source, tag, comm, status), source,
+                        "MPI_Recv");
+    return s.rank->recv(buf, count, *s.type, source, tag, *s.comm, status);
+}
+
+#define STORM_IRECV(name, verb)                                                                    \
+    int name(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,          \
+             MPI_Request* request)                                                                 \
+    {                                                                                              \
+        const Sound s = sound_recv(buf, count, type, source, tag, comm);                           \
+        if (!s || request == nullptr) [[unlikely]]                                                 \
+            return answered(s, process.real.name(buf, count, type, source, tag, comm, request),    \
+                            source, "MPI_" #name);                                                 \
+        *request = s.rank->verb(buf, count, *s.type, source, tag, *s.comm);                        \
+        return MPI_SUCCESS;                                                                        \
+    }
+STORM_IRECV(Irecv, irecv)
+STORM_IRECV(Recv_init, recv_init)
+
+int Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+             void* recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+             MPI_Comm comm, MPI_Status* status)
+{
+    const auto pass = [&](const Sound& s, int peer) {
+        return answered(s,
+                        process.real.Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,
+                                              recvcount, recvtype, source, recvtag, comm, status),
+                        peer, "MPI_Sendrecv");
+    };
+    const bool sends = dest != MPI_PROC_NULL, receives = source != MPI_PROC_NULL;
+    const Sound out = sound_send(sendbuf, sendcount, sendtype, sends ? dest : 0, sendtag, comm);
+    const Sound in = sound_recv(recvbuf, recvcount, recvtype, receives ? source : 0, recvtag, comm);
+    if (!out || !in || (!sends && !receives))
+        return pass(out, sends || receives ? 0 : MPI_PROC_NULL);
+    Rank& rank = *out.rank;
+    MPI_Request request = process.real.request_null;
+    if (receives)
+        request = rank.irecv(recvbuf, recvcount, *in.type, source, recvtag, *in.comm);
+    int rc = MPI_SUCCESS;
+    if (sends)
+        rc = rank.send(sendbuf, sendcount, *out.type, dest, sendtag, *out.comm, Mode::standard);
+    if (!receives)
+        request = process.real.request_done; // its status is that of a PROC_NULL receive
+    const int received = rank.wait_as(Call::sendrecv, &request, status);
+    return rc != MPI_SUCCESS ? rc : received;
+}
+
+int Sendrecv_replace(void* buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
+                     int recvtag, MPI_Comm comm, MPI_Status* status)
+{
+    const bool sends = dest != MPI_PROC_NULL, receives = source != MPI_PROC_NULL;
+    const Sound out = sound_send(buf, count, type, sends ? dest : 0, sendtag, comm);
+    const Sound in = sound_recv(buf, count, type, receives ? source : 0, recvtag, comm);
+    if (!out || !in || (!sends && !receives))
+        return answered(out,
+                        process.real.Sendrecv_replace(buf, count, type, dest, sendtag, source,
+                                                      recvtag, comm, status),
+                        sends || receives ? 0 : MPI_PROC_NULL, "MPI_Sendrecv_replace");
+    Rank& rank = *out.rank;
+    int rc = MPI_SUCCESS;
+    // What is sent stands where the other message will be written: a copy of the whole
+    // span, holes included, keeps the datatype as it is.
+    std::unique_ptr<std::byte[]> copy;
+    MPI_Request request = process.real.request_done;
+    if (sends) {
+        MPI_Aint lb = 0, extent = 0, true_lb = 0, true_extent = 0;
+        process.real.Type_get_extent(type, &lb, &extent);
+        process.real.Type_get_true_extent(type, &true_lb, &true_extent);
+        const MPI_Aint rest = extent * (count > 0 ? count - 1 : 0);
+        const MPI_Aint low = true_lb + (rest < 0 ? rest : 0);
+        const MPI_Aint span = count > 0 ? true_extent + (rest < 0 ? -rest : rest) : 0;
+        copy.reset(new std::byte[static_cast<std::size_t>(span) + 1]);
+        if (span > 0)
+            std::memcpy(copy.get(), static_cast<std::byte*>(buf) + low, static_cast<std::size_t>(span));
+        const void* as_buffer = copy.get() - low;
+        if (receives)
+            request = rank.irecv(buf, count, *in.type, source, recvtag, *in.comm);
+        rc = rank.send(as_buffer, count, *out.type, dest, sendtag, *out.comm, Mode::standard);
+    } else {
+        request = rank.irecv(buf, count, *in.type, source, recvtag, *in.comm);
+    }
+    const int received = rank.wait_as(Call::sendrecv_replace, &request, status);
+    return rc != MPI_SUCCESS ? rc : received;
+}
+
+// ---- probes
+
+namespace {
+Sound sound_probe(int source, int tag, MPI_Comm comm)
+{
+    return sound_recv(nullptr, 0, process.real.byte, source, tag, comm);
+}
+} // namespace
+
+int Probe(int source, int tag, MPI_Comm comm, MPI_Status* status)
+{
+    const Sound s = sound_probe(source, tag, comm);
+    if (!s)
+        return process.real.Probe(source, tag, comm, status);
+    s.rank->probe(source, tag, *s.comm, status);
+    return MPI_SUCCESS;
+}
+
+int Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status)
+{
+    const Sound s = sound_probe(source, tag, comm);
+    if (!s || flag == nullptr) [[unlikely]]
+        return process.real.Iprobe(source, tag, comm, flag, status);
+    *flag = s.rank->iprobe(source, tag, *s.comm, status) ? 1 : 0;
+    return MPI_SUCCESS;
+}
+
+int Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status)
+{
+    const Sound s = sound_probe(source, tag, comm);
+    if (!s || message == nullptr)
+        return process.real.Mprobe(source, tag, comm, message, status);
+    *message = s.rank->mprobe(source, tag, *s.comm, status);
+    return MPI_SUCCESS;
+}
+
+int Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status)
+{
+    const Sound s = sound_probe(source, tag, comm);
+    if (!s || message == nullptr || flag == nullptr)
+        return process.real.Improbe(source, tag, comm, flag, message, status);
+    const MPI_Message found = s.rank->improbe(source, tag, *s.comm, status);
+    *flag = found != nullptr ? 1 : 0;
+    *message = found != nullptr ? found : process.real.message_null;
+    return MPI_SUCCESS;
+}
+
+int Mrecv(void* buf, int count, MPI_Datatype type, MPI_Message* message, MPI_Status* status)
+{
+    Rank* rank = routed();
+    if (rank == nullptr || message == nullptr || !rank->owns_message(*message))
+        return process.real.Mrecv(buf, count, type, message, status);
+    TypeInfo* known = count < 0 ? nullptr : rank->type_of(type);
+    if (known == nullptr || !sound_buffer(buf, count, *known)) {
+        // the error is the real MPI's, on a message that is not there
+        MPI_Message none = process.real.message_no_proc;
+        return process.real.Mrecv(buf, count, type, &none, status);
+    }
+    const MPI_Message taken = *message;
+    *message = process.real.message_null;
+    return rank->mrecv(buf, count, *known, taken, status);
+}
+
+int Imrecv(void* buf, int count, MPI_Datatype type, MPI_Message* message, MPI_Request* request)
+{
+    Rank* rank = routed();
+    if (rank == nullptr || message == nullptr || request == nullptr || !rank->owns_message(*message))
+        return process.real.Imrecv(buf, count, type, message, request);
+    TypeInfo* known = count < 0 ? nullptr : rank->type_of(type);
+    if (known == nullptr || !sound_buffer(buf, count, *known)) {
+        MPI_Message none = process.real.message_no_proc;
+        return process.real.Imrecv(buf, count, type, &none, request);
+    }
+    *request = rank->imrecv(buf, count, *known, *message);
+    *message = process.real.message_null;
+    return MPI_SUCCESS;
+}
+
+MPI_Fint Message_c2f(MPI_Message message)
+{
+    Rank* rank = routed();
+    return rank != nullptr && rank->owns_message(message) ? rank->message_index(message)
+                                                          : process.real.Message_c2f(message);
+}
+
+MPI_Message Message_f2c(MPI_Fint message)
+{
+    Rank* rank = routed();
+    const MPI_Message ours = rank != nullptr && message <= -2 ? rank->message_at(message) : nullptr;
+    return ours != nullptr ? ours : process.real.Message_f2c(message);
+}
+
+} // namespace storm::interpose

@@ -1,0 +1,91 @@
+// The one process that interposes: the real MPI, and the Rank object once the job is
+// routed. Nothing here is touched before the first MPI call.
+#pragma once
+
+#include "base/log.hh"
+#include "base/real_mpi.hh"
+#include "rank.hh"
+
+#include <cstring>
+
+#define STORM_EXPORT [[gnu::visibility("default")]]
+
+namespace storm::interpose {
+
+struct Process {
+    RealMpi real;
+    Rank* rank = nullptr; // null: every call goes to the real MPI unchanged
+    Log log;
+};
+
+extern constinit Process process;
+
+inline Rank* routed()
+{
+    return process.rank;
+}
+
+// Marks this thread as inside the real MPI. Calls that arrive here meanwhile come from
+// the real MPI's own components or from user callbacks: a communicator made there is
+// not one of the program's. What was sent before is placed first.
+class Entered {
+public:
+    explicit Entered(bool may_wait = true)
+    {
+        if (depth_++ == 0)
+            process.rank->place_sends(may_wait);
+    }
+    ~Entered() { --depth_; }
+    Entered(const Entered&) = delete;
+    static bool inside() { return depth_ != 0; }
+
+private:
+    static thread_local constinit int depth_;
+};
+
+// All members of a new communicator agree on its identity; see comms.cc.
+void adopt(MPI_Comm made, bool nested);
+
+// ---- where a call goes (libmpi.cc)
+
+// The real MPI was found, it is one we serve, and `process.real` is filled.
+bool serving();
+void* next_symbol(const char* name); // after us in the search order, or null
+void* own_symbol(const char* name);  // libmpi's own, or null
+
+// The function that PMPI_X means: ours, or that of an MPI we do not serve.
+template <class Function>
+Function served(const char* name, Function ours)
+{
+    if (serving())
+        return ours;
+    auto* other = reinterpret_cast<Function>(next_symbol(name));
+    return other != nullptr ? other : ours;
+}
+
+// MPI_X belongs to a tool that is linked to the program or preloaded behind us, if
+// the next definition is not the real MPI's; else straight to PMPI_X.
+template <class Function>
+Function next_tool(const char* name, Function ours)
+{
+    if (!serving())
+        return reinterpret_cast<Function>(next_symbol(name));
+    void* next = next_symbol(name);
+    return next != nullptr && next != own_symbol(name) ? reinterpret_cast<Function>(next) : ours;
+}
+
+template <class Function>
+class Slot {
+public:
+    constexpr explicit Slot(Function first) : function_(first) {}
+    // relaxed: every value ever stored is a valid function with the same effect
+    Function get() const { return __atomic_load_n(&function_, __ATOMIC_RELAXED); }
+    void set(Function function) { __atomic_store_n(&function_, function, __ATOMIC_RELAXED); }
+
+private:
+    Function function_;
+};
+
+#include "ours.inc"
+
+} // namespace storm::interpose

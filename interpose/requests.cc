@@ -1,0 +1,138 @@
+// Completion calls and request handles: ours when an array holds one of ours.
+#include "process.hh"
+
+namespace storm::interpose {
+namespace {
+
+bool mine(const Rank* rank, const MPI_Request* request)
+{
+    return rank != nullptr && request != nullptr &&
+           (rank->owns(*request) || rank->is_done(*request));
+}
+
+enum class Array { native, ours, broken };
+
+// `broken`: a C null among the handles, which the real MPI reports as an error.
+Array look_at(const Rank* rank, int count, const MPI_Request* requests)
+{
+    if (rank == nullptr || count <= 0 || requests == nullptr)
+        return Array::native;
+    bool any = false;
+    for (int i = 0; i < count; ++i) {
+        if (requests[i] == nullptr)
+            return Array::broken;
+        any = any || rank->owns(requests[i]) || rank->is_done(requests[i]);
+    }
+    return any ? Array::ours : Array::native;
+}
+
+} // namespace
+
+int Wait(MPI_Request* request, MPI_Status* status)
+{
+    Rank* rank = routed();
+    return mine(rank, request) ? rank->wait(request, status) : process.real.Wait(request, status);
+}
+
+int Test(MPI_Request* request, int* flag, MPI_Status* status)
+{
+    Rank* rank = routed();
+    return mine(rank, request) && flag != nullptr ? rank->test(request, flag, status)
+                                                  : process.real.Test(request, flag, status);
+}
+
+#define STORM_ARRAY(name, verb, params, pass, refuse)                                              \
+    int name params                                                                                \
+    {                                                                                              \
+        Rank* rank = routed();                                                                     \
+        MPI_Request none = nullptr;                                                                \
+        switch (look_at(rank, count, requests)) {                                                  \
+        case Array::ours: return rank->verb pass;                                                  \
+        case Array::broken: return process.real.name refuse;                                       \
+        default: return process.real.name pass;                                                    \
+        }                                                                                          \
+    }
+
+STORM_ARRAY(Waitall, waitall, (int count, MPI_Request requests[], MPI_Status* statuses),
+            (count, requests, statuses), (1, &none, statuses))
+STORM_ARRAY(Testall, testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[]),
+            (count, requests, flag, statuses), (1, &none, flag, statuses))
+STORM_ARRAY(Waitany, waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status),
+            (count, requests, index, status), (1, &none, index, status))
+STORM_ARRAY(Testany, testany,
+            (int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status),
+            (count, requests, index, flag, status), (1, &none, index, flag, status))
+STORM_ARRAY(Waitsome, waitsome,
+            (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
+            (count, requests, done, indices, statuses), (1, &none, done, indices, statuses))
+STORM_ARRAY(Testsome, testsome,
+            (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
+            (count, requests, done, indices, statuses), (1, &none, done, indices, statuses))
+
+int Start(MPI_Request* request)
+{
+    Rank* rank = routed();
+    if (rank == nullptr || request == nullptr || !rank->owns(*request))
+        return process.real.Start(request);
+    auto& r = *reinterpret_cast<Request*>(*request);
+    if (r.what == Request::What::free || !r.persistent) {
+        MPI_Request none = process.real.request_null;
+        return process.real.Start(&none); // not a persistent request: the real MPI's error
+    }
+    if (r.state == Request::State::inactive)
+        rank->start(r);
+    return MPI_SUCCESS; // an active one stays as it is, as natively
+}
+
+int Startall(int count, MPI_Request requests[])
+{
+    Rank* rank = routed();
+    if (look_at(rank, count, requests) != Array::ours)
+        return process.real.Startall(count, requests);
+    int rc = MPI_SUCCESS;
+    for (int i = 0; i < count && rc == MPI_SUCCESS; ++i)
+        rc = rank->owns(requests[i]) ? Start(requests + i) : process.real.Startall(1, requests + i);
+    return rc;
+}
+
+int Request_free(MPI_Request* request)
+{
+    Rank* rank = routed();
+    if (rank == nullptr || request == nullptr || !rank->owns(*request))
+        return process.real.Request_free(request);
+    rank->free_request(request);
+    return MPI_SUCCESS;
+}
+
+int Request_get_status(MPI_Request request, int* flag, MPI_Status* status)
+{
+    Rank* rank = routed();
+    if (rank == nullptr || flag == nullptr || !rank->owns(request))
+        return process.real.Request_get_status(request, flag, status);
+    return rank->get_status(request, flag, status);
+}
+
+int Cancel(MPI_Request* request)
+{
+    Rank* rank = routed();
+    if (rank == nullptr || request == nullptr || !rank->owns(*request))
+        return process.real.Cancel(request);
+    rank->cancel(*reinterpret_cast<Request*>(*request));
+    return MPI_SUCCESS;
+}
+
+MPI_Fint Request_c2f(MPI_Request request)
+{
+    Rank* rank = routed();
+    return rank != nullptr && rank->owns(request) ? rank->index_of(request)
+                                                  : process.real.Request_c2f(request);
+}
+
+MPI_Request Request_f2c(MPI_Fint request)
+{
+    Rank* rank = routed();
+    Request* ours = rank != nullptr ? rank->request_at(request) : nullptr;
+    return ours != nullptr ? reinterpret_cast<MPI_Request>(ours) : process.real.Request_f2c(request);
+}
+
+} // namespace storm::interpose

@@ -1,0 +1,91 @@
+// The Backend contract: where the rings of this rank's neighbours live and how
+// bytes reach them. A lane is one direction of one pair: a ring in the *receiver's*
+// memory that only the sender writes (records) and only the receiver frees (head).
+//
+// A direct backend (shm) hands out the receiver's memory itself: what the sender
+// stores there is what the receiver loads, and no further call is made per message.
+// Any other backend hands out a local mirror of the same layout; the channel
+// announces each written range with `publish`, one virtual call a batch.
+//
+// All calls come from the rank's own thread or under its lock, never concurrently.
+#pragma once
+
+#include "base/log.hh"
+#include "base/status.hh"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace storm {
+
+struct Lane {
+    std::byte* base = nullptr;                   // data, `bytes` long, 16-byte aligned, zeroed
+    std::uint64_t bytes = 0;                     // power of two
+    std::atomic<std::uint64_t>* head = nullptr;  // bytes consumed so far, written by the receiver
+    std::uint64_t ref = 0;                       // names this ring to the receiver's `open`
+};
+
+struct Claim {
+    int peer = -1; // world rank of the sender
+    Lane lane;
+};
+
+class Backend {
+public:
+    virtual ~Backend() = default;
+    virtual const char* name() const = 0;
+
+    // Our address for peers: printable, without blanks, at most 160 characters.
+    // Valid from construction on.
+    virtual std::string address() const = 0;
+
+    // Sender: takes a ring of `bytes` towards `peer`, whose address() is given.
+    // ok: `lane` may be written at once and the receiver finds it by `accept`.
+    // refused: `why` holds one clause; the pair is then carried by the real MPI.
+    virtual Status claim(int peer, std::string_view address, std::uint64_t bytes, Lane& lane,
+                         std::string& why) = 0;
+
+    // Sender: takes a larger ring towards a peer that was claimed before. The old
+    // lane stays valid until `drop`. The receiver learns of the new one by a record
+    // in the old one that carries `lane.ref` and `lane.bytes`, never by `accept`.
+    virtual Status grow(int peer, std::uint64_t bytes, Lane& lane, std::string& why) = 0;
+
+    // Sender: the old lane will not be written any more. Its bytes stay readable for
+    // the receiver until that one calls `close`.
+    virtual void drop(int peer, Lane& lane) = 0;
+
+    // Receiver: true with the next newly claimed inbound lane, false when there is
+    // none. Called when `*doorbell()` is not zero.
+    virtual bool accept(Claim& claim) = 0;
+    virtual const std::uint64_t* doorbell() const = 0;
+
+    // Receiver: the ring that a grow record named, and the end of a drained one.
+    virtual Status open(int peer, std::uint64_t ref, std::uint64_t bytes, Lane& lane) = 0;
+    virtual void close(int peer, Lane& lane) = 0;
+
+    // Not direct only. Sender: bytes [from, to) of the lane, counted from its
+    // beginning of time (not wrapped), may be sent; the commit word at `from` must
+    // become visible after all the rest. `progress` moves what is under way.
+    virtual bool direct() const = 0;
+    virtual void publish(int peer, Lane& lane, std::uint64_t from, std::uint64_t to) = 0;
+    virtual void progress() = 0;
+};
+
+// What a plugin lib/storm/libstorm-NAME.so exports under the name `storm_backend`.
+struct BackendSettings {
+    int world_rank_hint = -1; // from the launcher, -1 when unknown
+    std::uint64_t memory_max = 0;
+    const Log* log = nullptr;
+};
+constexpr unsigned kBackendAbi = 1;
+struct BackendPlugin {
+    unsigned abi;
+    const char* name;
+    // Opens the backend, or returns nullptr with the reason in words.
+    Backend* (*open)(const BackendSettings& settings, std::string& why);
+};
+
+} // namespace storm

@@ -1,0 +1,70 @@
+// The channel of one pair of processes: our ring (or the real MPI) towards the peer,
+// and the ring that the peer writes here. Channels belong to processes, not to
+// communicators: each direction has one order, whatever communicator a message is on.
+#pragma once
+
+#include "communicator.hh"
+#include "ring.hh"
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace storm {
+
+// A record, or a message in pieces, that waits for room.
+struct Outgoing {
+    Kind kind = Kind::eager; // eager: a message, in pieces when it must be; else a control record
+    std::uint8_t flags = 0;
+    std::int32_t tag = 0;
+    std::uint32_t comm = 0;
+    const std::byte* data = nullptr;
+    std::uint64_t total = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t cookie = 0;
+    bool begun = false;
+    bool owned = false;         // data is our copy
+    Request* request = nullptr; // told when the last byte has left; null when nobody waits
+    std::byte prefix[sizeof(NativePrefix)] = {}; // payload of a control record
+    std::uint32_t prefix_bytes = 0;
+};
+
+class Channel {
+public:
+    enum class Path : std::uint8_t {
+        fresh,   // nothing sent yet
+        ring,    // records in the peer's memory
+        carried, // records by the real MPI, for a peer whose memory cannot be had
+    };
+
+    explicit Channel(int world_rank) : peer(world_rank) {}
+
+    const int peer;
+    Path path = Path::fresh;
+    bool grow_refused = false;
+    bool waiting = false; // in the rank's list of channels with pending records
+    RingWriter out;
+    std::uint64_t announced = 0; // tail of the last publish (backends that are not direct)
+    std::deque<Outgoing> pending;
+    std::int32_t next_native_tag = 0;
+
+    RingReader in;
+    bool has_in = false;
+
+    // The sender's numbers of communicators, in this direction.
+    struct Entry {
+        Comm* comm = nullptr;
+        Source* source = nullptr;
+    };
+    std::vector<Entry> entries;
+
+    // The message whose further pieces are still to come.
+    Request* assembling = nullptr; // its receive, when the pieces go straight there
+    Message* gathering = nullptr;  // else the message that keeps them
+    std::uint64_t gathered = 0;
+    std::uint64_t expected = 0;
+
+    std::uint32_t growths = 0;
+};
+
+} // namespace storm

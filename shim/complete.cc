@@ -1,0 +1,612 @@
+// Completion: the Wait and Test families over requests of ours, of the real MPI, null
+// and inactive ones in any mixture; freeing, cancelling and Fortran handles.
+//
+// What a status shows follows the real MPI (4.1): MPI_ERROR is written by the calls
+// that return several statuses only; a send that was complete at once, and nothing
+// else, shows MPI_PROC_NULL as its source.
+#include "rank.hh"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace storm {
+namespace {
+
+Request& ours(MPI_Request handle)
+{
+    return *reinterpret_cast<Request*>(handle);
+}
+
+void set_status(MPI_Status* status, int source, int tag, std::uint64_t bytes, bool cancelled)
+{
+    status->MPI_SOURCE = source;
+    status->MPI_TAG = tag;
+    status->_ucount = bytes;
+    status->_cancelled = cancelled ? 1 : 0;
+}
+
+} // namespace
+
+// The requests of the real MPI in an array, packed for one call, and where they stood.
+struct Rank::Split {
+    std::vector<MPI_Request> native;
+    std::vector<int> at;
+
+    Split(const Rank& rank, int count, const MPI_Request* requests)
+    {
+        for (int i = 0; i < count; ++i)
+            if (!rank.owns(requests[i]) && requests[i] != rank.real_.request_null &&
+                !rank.is_done(requests[i])) {
+                native.push_back(requests[i]);
+                at.push_back(i);
+            }
+    }
+    int size() const { return static_cast<int>(native.size()); }
+    void put_back(MPI_Request* requests) const
+    {
+        for (std::size_t i = 0; i < at.size(); ++i)
+            requests[at[i]] = native[i];
+    }
+};
+
+// ---- statuses
+
+void Rank::empty_status(MPI_Status* status, bool with_error) const
+{
+    if (status == MPI_STATUS_IGNORE)
+        return;
+    set_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0, false);
+    if (with_error)
+        status->MPI_ERROR = MPI_SUCCESS;
+}
+
+void Rank::fill_status(const Request& r, MPI_Status* status, bool with_error) const
+{
+    if (status == MPI_STATUS_IGNORE)
+        return;
+    set_status(status, r.from, r.from_tag, r.received, r.cancelled);
+    if (with_error)
+        status->MPI_ERROR = r.error;
+}
+
+// True when nothing is left to wait for: complete, inactive, or long given back.
+bool Rank::complete(const Request& r)
+{
+    if (r.state != Request::State::active)
+        return true;
+    return r.what == Request::What::duplicate && advance_stranger(const_cast<Request&>(r));
+}
+
+// Writes the status of a request that is complete, and ends it. `slot` holds a request
+// of ours, a null one, or the shared complete send.
+void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& error, Comm*& where)
+{
+    if (!owns(*slot)) {
+        if (is_done(*slot) && status != MPI_STATUS_IGNORE) {
+            set_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0, false);
+            if (with_error)
+                status->MPI_ERROR = MPI_SUCCESS;
+        } else {
+            empty_status(status, with_error);
+        }
+        *slot = real_.request_null;
+        return;
+    }
+    Request& r = ours(*slot);
+    if (r.state == Request::State::inactive) {
+        empty_status(status, with_error);
+        if (!r.persistent)
+            *slot = real_.request_null; // a copy of a handle that was waited for before
+        return;
+    }
+    fill_status(r, status, with_error);
+    if (r.error != MPI_SUCCESS && error == MPI_SUCCESS) {
+        error = r.error;
+        where = r.comm;
+    }
+    if (r.persistent) {
+        r.state = Request::State::inactive;
+        return;
+    }
+    *slot = real_.request_null;
+    release(r);
+}
+
+// ---- single requests
+
+int Rank::wait_as(Call call, MPI_Request* request, MPI_Status* status)
+{
+    int error = MPI_SUCCESS;
+    Comm* where = nullptr;
+    {
+        Guard guard(*this);
+        if (owns(*request)) {
+            const Request& r = ours(*request);
+            if (!complete(r))
+                wait_until(guard, [&] { return complete(r); });
+        }
+        settle(request, status, false, error, where);
+    }
+    return error == MPI_SUCCESS ? error : raise(call, where);
+}
+
+int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
+{
+    int error = MPI_SUCCESS;
+    Comm* where = nullptr;
+    {
+        const Guard guard(*this);
+        if (owns(*request)) {
+            const Request& r = ours(*request);
+            if (r.state == Request::State::active) {
+                poll();
+                if (!complete(r)) {
+                    ++counters_.empty_tests;
+                    *flag = 0;
+                    return MPI_SUCCESS;
+                }
+            }
+        }
+        *flag = 1;
+        settle(request, status, false, error, where);
+    }
+    return error == MPI_SUCCESS ? error : raise(Call::test, where);
+}
+
+int Rank::get_status(MPI_Request request, int* flag, MPI_Status* status)
+{
+    const Guard guard(*this);
+    const Request& r = ours(request);
+    if (r.state == Request::State::active && r.what != Request::What::duplicate)
+        poll();
+    *flag = complete(r) ? 1 : 0;
+    if (*flag == 0)
+        return MPI_SUCCESS;
+    if (r.state == Request::State::inactive)
+        empty_status(status, false);
+    else
+        fill_status(r, status, false);
+    return MPI_SUCCESS;
+}
+
+// ---- arrays
+
+int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
+{
+    Split split(*this, count, requests);
+    Comm* where = nullptr;
+    int error = MPI_SUCCESS;
+    bool ours_failed = false;
+    {
+        Guard guard(*this);
+        for (int i = 0; i < count; ++i)
+            if (owns(requests[i])) {
+                const Request& r = ours(requests[i]);
+                if (!complete(r))
+                    wait_until(guard, [&] { return complete(r); });
+                ours_failed = ours_failed || (r.state == Request::State::complete && r.error != MPI_SUCCESS);
+            }
+    }
+    // What is left belongs to the real MPI; ours goes on moving inside it.
+    int native_rc = MPI_SUCCESS;
+    std::vector<MPI_Status> native_statuses(split.native.size());
+    if (split.size() != 0) {
+        native_rc = real_.Waitall(split.size(), split.native.data(), native_statuses.data());
+        split.put_back(requests);
+    }
+    {
+        const Guard guard(*this);
+        std::size_t next = 0;
+        const bool failed = ours_failed || native_rc != MPI_SUCCESS;
+        for (int i = 0; i < count; ++i) {
+            MPI_Status* status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
+            if (next < split.at.size() && split.at[next] == i) {
+                if (status != MPI_STATUS_IGNORE) {
+                    *status = native_statuses[next];
+                    if (failed && native_rc == MPI_SUCCESS)
+                        status->MPI_ERROR = MPI_SUCCESS;
+                }
+                ++next;
+            } else {
+                settle(requests + i, status, true, error, where);
+            }
+        }
+    }
+    return error == MPI_SUCCESS ? native_rc : raise(Call::waitall, where);
+}
+
+int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses)
+{
+    Split split(*this, count, requests);
+    const auto all_ours = [&] {
+        return std::all_of(requests, requests + count, [&](MPI_Request q) {
+            return !owns(q) || complete(ours(q));
+        });
+    };
+    *flag = 0;
+    {
+        const Guard guard(*this);
+        if (!all_ours()) {
+            poll();
+            if (!all_ours()) {
+                ++counters_.empty_tests;
+                if (split.size() == 0)
+                    return MPI_SUCCESS;
+                const InReal in(*this);
+                real_.progress();
+                return MPI_SUCCESS;
+            }
+        }
+    }
+    int native_rc = MPI_SUCCESS;
+    std::vector<MPI_Status> native_statuses(split.native.size());
+    if (split.size() != 0) {
+        int native_flag = 0;
+        native_rc = real_.Testall(split.size(), split.native.data(), &native_flag, native_statuses.data());
+        split.put_back(requests);
+        if (native_flag == 0)
+            return native_rc;
+    }
+    *flag = 1;
+    int error = MPI_SUCCESS;
+    Comm* where = nullptr;
+    {
+        const Guard guard(*this);
+        std::size_t next = 0;
+        for (int i = 0; i < count; ++i) {
+            MPI_Status* status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
+            if (next < split.at.size() && split.at[next] == i) {
+                if (status != MPI_STATUS_IGNORE)
+                    *status = native_statuses[next];
+                ++next;
+            } else {
+                settle(requests + i, status, true, error, where);
+            }
+        }
+    }
+    return error == MPI_SUCCESS ? native_rc : raise(Call::testall, where);
+}
+
+int Rank::testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status)
+{
+    return any(count, requests, index, flag, status, Call::testany);
+}
+
+int Rank::waitany(int count, MPI_Request* requests, int* index, MPI_Status* status)
+{
+    return any(count, requests, index, nullptr, status, Call::waitany);
+}
+
+// One look at an array: the first complete request of ours, whether any is active, and
+// whether the array holds requests of the real MPI.
+Rank::Glance Rank::glance(int count, const MPI_Request* requests)
+{
+    Glance g;
+    for (int i = 0; i < count; ++i) {
+        if (owns(requests[i])) {
+            const Request& r = ours(requests[i]);
+            if (r.state == Request::State::inactive)
+                continue;
+            if (complete(r)) {
+                g.first = i;
+                return g;
+            }
+            g.active = true;
+        } else if (is_done(requests[i])) {
+            g.first = i;
+            return g;
+        } else if (requests[i] != real_.request_null) {
+            g.native = true;
+        }
+    }
+    return g;
+}
+
+int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status, Call call)
+{
+    Comm* where = nullptr;
+    int error = MPI_SUCCESS;
+    {
+        Guard guard(*this);
+        Idle idle(*this);
+        bool moved = poll();
+        for (;;) {
+            const Glance g = glance(count, requests);
+            if (g.native) {
+                // those of the real MPI that stand before the first complete one of ours
+                Split split(*this, g.first < 0 ? count : g.first, requests);
+                int at = MPI_UNDEFINED, native_flag = 0, rc;
+                guard.release();
+                rc = real_.Testany(split.size(), split.native.data(), &at, &native_flag, status);
+                guard.retake();
+                split.put_back(requests);
+                if (native_flag != 0 && at != MPI_UNDEFINED) {
+                    *index = split.at[static_cast<std::size_t>(at)];
+                    if (flag != nullptr)
+                        *flag = 1;
+                    return rc;
+                }
+                // inactive ones of the real MPI do not keep a wait waiting
+                if (native_flag != 0 && !g.active && g.first < 0)
+                    return none_active(index, flag, status);
+            } else if (!g.active && g.first < 0) {
+                return none_active(index, flag, status);
+            }
+            if (g.first >= 0) {
+                *index = g.first;
+                if (flag != nullptr)
+                    *flag = 1;
+                settle(requests + g.first, status, false, error, where);
+                break;
+            }
+            if (flag != nullptr) {
+                ++counters_.empty_tests;
+                *flag = 0;
+                *index = MPI_UNDEFINED;
+                return MPI_SUCCESS;
+            }
+            if (!moved)
+                idle.step(guard);
+            moved = poll();
+        }
+    }
+    return error == MPI_SUCCESS ? error : raise(call, where);
+}
+
+int Rank::none_active(int* index, int* flag, MPI_Status* status) const
+{
+    *index = MPI_UNDEFINED;
+    if (flag != nullptr)
+        *flag = 1;
+    empty_status(status, false);
+    return MPI_SUCCESS;
+}
+
+int Rank::testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses)
+{
+    return some(count, requests, done, indices, statuses, Call::testsome);
+}
+
+int Rank::waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses)
+{
+    return some(count, requests, done, indices, statuses, Call::waitsome);
+}
+
+int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses, Call call)
+{
+    Comm* where = nullptr;
+    int error = MPI_SUCCESS, native_rc = MPI_SUCCESS;
+    {
+        Guard guard(*this);
+        Idle idle(*this);
+        bool moved = poll();
+        for (;;) {
+            bool active = false;
+            std::vector<int> ready;
+            for (int i = 0; i < count; ++i) {
+                if (is_done(requests[i])) {
+                    ready.push_back(i);
+                } else if (owns(requests[i]) && ours(requests[i]).state != Request::State::inactive) {
+                    if (complete(ours(requests[i])))
+                        ready.push_back(i);
+                    else
+                        active = true;
+                }
+            }
+            Split split(*this, count, requests);
+            int native_done = MPI_UNDEFINED;
+            std::vector<int> native_at(split.native.size());
+            std::vector<MPI_Status> native_statuses(split.native.size());
+            if (split.size() != 0) {
+                guard.release();
+                native_rc = real_.Testsome(split.size(), split.native.data(), &native_done,
+                                           native_at.data(), native_statuses.data());
+                guard.retake();
+                split.put_back(requests);
+            }
+            if (native_done == MPI_UNDEFINED && !active && ready.empty()) {
+                *done = MPI_UNDEFINED;
+                return native_rc;
+            }
+            const int native_count = native_done == MPI_UNDEFINED ? 0 : native_done;
+            if (native_count != 0 || !ready.empty()) {
+                report_some(requests, done, indices, statuses, ready, split, native_count, native_at,
+                            native_statuses, error, where);
+                break;
+            }
+            if (call == Call::testsome) {
+                ++counters_.empty_tests;
+                *done = 0;
+                return native_rc;
+            }
+            if (!moved)
+                idle.step(guard);
+            moved = poll();
+        }
+    }
+    return error == MPI_SUCCESS ? native_rc : raise(call, where);
+}
+
+// Merges what completed here and in the real MPI in the order of the array.
+void Rank::report_some(MPI_Request* requests, int* done, int* indices, MPI_Status* statuses,
+                       const std::vector<int>& ready, const Split& split, int native_count,
+                       const std::vector<int>& native_at,
+                       const std::vector<MPI_Status>& native_statuses, int& error, Comm*& where)
+{
+    std::vector<std::pair<int, int>> all; // place in the array, place in native_statuses or -1
+    for (const int i : ready)
+        all.emplace_back(i, -1);
+    for (int k = 0; k < native_count; ++k)
+        all.emplace_back(split.at[static_cast<std::size_t>(native_at[static_cast<std::size_t>(k)])], k);
+    std::sort(all.begin(), all.end());
+    *done = 0;
+    for (const auto& [i, k] : all) {
+        MPI_Status* status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + *done;
+        if (k < 0)
+            settle(requests + i, status, true, error, where);
+        else if (status != MPI_STATUS_IGNORE)
+            *status = native_statuses[static_cast<std::size_t>(k)];
+        indices[(*done)++] = i;
+    }
+}
+
+// ---- the end of a request
+
+Request* Rank::new_request()
+{
+    Request* r = pool_.take();
+    if (r == nullptr) {
+        setup_.log->error("no memory for one more request: complete some before starting more");
+        real_.Abort(real_.comm_world, 1);
+        std::abort();
+    }
+    return r;
+}
+
+// Gives back what a request held; the object may be used again at once.
+void Rank::release(Request& r)
+{
+    Comm* comm = r.comm;
+    if (r.type != nullptr)
+        types_.release(*r.type);
+    pool_.give_back(&r);
+    if (comm != nullptr) {
+        --comm->users;
+        maybe_destroy(*comm);
+    }
+}
+
+void Rank::free_request(MPI_Request* request)
+{
+    const Guard guard(*this);
+    Request& r = ours(*request);
+    *request = real_.request_null;
+    if (r.what == Request::What::free)
+        return;
+    if (r.state == Request::State::active)
+        r.freed = true; // it goes on, and ends itself
+    else
+        release(r);
+}
+
+void Rank::cancel(Request& r)
+{
+    const Guard guard(*this);
+    // A send is never cancelled: its envelope may be matched already, and natively it
+    // is not either. A receive is, unless a message has taken it.
+    if (r.what != Request::What::receive || !r.queued)
+        return;
+    r.comm->withdraw(r);
+    r.cancelled = true;
+    r.from = MPI_ANY_SOURCE;
+    r.from_tag = MPI_ANY_TAG;
+    r.received = 0;
+    r.error = MPI_SUCCESS;
+    r.state = Request::State::complete;
+    if (r.freed)
+        release(r);
+}
+
+// ---- a communicator that is being duplicated
+
+MPI_Request Rank::duplicate(MPI_Request made, MPI_Request identity_request, Request* holder)
+{
+    const Guard guard(*this);
+    holder->what = Request::What::duplicate;
+    holder->state = Request::State::active;
+    holder->from = MPI_ANY_SOURCE;
+    holder->from_tag = MPI_ANY_TAG;
+    holder->native = made;
+    holder->native2 = identity_request;
+    return reinterpret_cast<MPI_Request>(holder);
+}
+
+bool Rank::advance_stranger(Request& r)
+{
+    MPI_Request both[] = {r.native, r.native2};
+    int flag = 0;
+    {
+        const InReal in(*this);
+        real_.Testall(2, both, &flag, MPI_STATUSES_IGNORE);
+    }
+    r.native = both[0];
+    r.native2 = both[1];
+    if (flag == 0)
+        return false;
+    r.state = Request::State::complete;
+    if (r.identity[2] == 0)
+        adopt_locked(*r.made, static_cast<std::uint64_t>(r.identity[0]) << 32 |
+                                  static_cast<std::uint64_t>(r.identity[1]));
+    return true;
+}
+
+// ---- Fortran
+
+MPI_Fint Rank::index_of(MPI_Request request) const
+{
+    return ours(request).fortran_index;
+}
+
+// ---- errors
+
+// Only we can see a truncation, and only the real MPI can report it as a program
+// expects: the same error is provoked in the same call, by a native one-byte message
+// to ourselves on the program's communicator, where no other native message is.
+int Rank::raise(Call call, Comm* where)
+{
+    MPI_Comm comm = where != nullptr && where->handle != nullptr ? where->handle : real_.comm_world;
+    int me = 0, index = 0, flag = 0, done = 0, rc = MPI_SUCCESS;
+    real_.Comm_rank(comm, &me);
+    char byte = 0, none = 0;
+    constexpr int kTag = 0;
+    MPI_Request sent, request;
+    MPI_Message message;
+    MPI_Status status;
+    if (call == Call::sendrecv)
+        return real_.Sendrecv(&byte, 1, real_.byte, me, kTag, &none, 0, real_.byte, me, kTag, comm, &status);
+    real_.Isend(&byte, 1, real_.byte, me, kTag, comm, &sent);
+    switch (call) {
+    case Call::recv:
+        rc = real_.Recv(&none, 0, real_.byte, me, kTag, comm, &status);
+        break;
+    case Call::mrecv:
+        real_.Mprobe(me, kTag, comm, &message, &status);
+        rc = real_.Mrecv(&none, 0, real_.byte, &message, &status);
+        break;
+    case Call::sendrecv_replace: {
+        // the message to replace is empty, the one that comes is not
+        rc = real_.Sendrecv_replace(&none, 0, real_.byte, me, kTag, me, kTag, comm, &status);
+        MPI_Status rest;
+        real_.Recv(&none, 1, real_.byte, me, kTag, comm, &rest);
+        break;
+    }
+    default:
+        real_.Irecv(&none, 0, real_.byte, me, kTag, comm, &request);
+        switch (call) {
+        case Call::wait: rc = real_.Wait(&request, &status); break;
+        case Call::waitall: rc = real_.Waitall(1, &request, &status); break;
+        case Call::waitany: rc = real_.Waitany(1, &request, &index, &status); break;
+        case Call::waitsome: rc = real_.Waitsome(1, &request, &done, &index, &status); break;
+        case Call::testall:
+            while (flag == 0)
+                rc = real_.Testall(1, &request, &flag, &status);
+            break;
+        case Call::testany:
+            while (flag == 0)
+                rc = real_.Testany(1, &request, &index, &flag, &status);
+            break;
+        case Call::testsome:
+            while (done == 0)
+                rc = real_.Testsome(1, &request, &done, &index, &status);
+            break;
+        default:
+            while (flag == 0)
+                rc = real_.Test(&request, &flag, &status);
+            break;
+        }
+    }
+    real_.Wait(&sent, &status);
+    return rc;
+}
+
+} // namespace storm

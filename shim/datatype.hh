@@ -1,0 +1,71 @@
+// What the shim must know of a datatype, asked from the real MPI once a handle and
+// kept until the program frees that handle. A type that is in use by a pending
+// operation survives its handle.
+#pragma once
+
+#include "base/real_mpi.hh"
+#include "base/status.hh"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+
+namespace storm {
+
+struct TypeInfo {
+    MPI_Datatype handle = nullptr;
+    std::uint64_t size = 0;       // bytes of data in one element
+    std::ptrdiff_t first = 0;     // where the data of a contiguous type begins
+    bool contiguous = false;      // elements are plain bytes, one behind the other
+    bool predefined = false;
+    bool absolute = false;        // its displacements look like addresses (MPI_BOTTOM)
+    bool orphan = false;          // the program freed its handle
+    std::uint32_t users = 0;      // pending operations
+};
+
+class TypeCache {
+public:
+    explicit TypeCache(const RealMpi& real) : real_(real) {}
+    ~TypeCache();
+
+    // A communicator on which errors are returned: a type is tried there once.
+    void set_private(MPI_Comm comm) { private_ = comm; }
+
+    // Null when the real MPI would refuse a message of this type (null, uncommitted).
+    TypeInfo* find(MPI_Datatype handle)
+    {
+        Slot& slot = recent_[(reinterpret_cast<std::uintptr_t>(handle) >> 4) % recent_.size()];
+        if (slot.handle == handle) [[likely]]
+            return slot.type;
+        return find_slow(handle, slot);
+    }
+
+    // The program is about to free `handle`: forget it, keep what is in use alive.
+    void forget(MPI_Datatype handle);
+
+    void hold(TypeInfo& type) { ++type.users; }
+    void release(TypeInfo& type);
+
+    // Packs `count` elements into `size * count` bytes at `out`.
+    void pack(const TypeInfo& type, const void* buffer, int count, std::byte* out) const;
+    // Writes the first `bytes` of a packed stream into `count` elements; a last,
+    // partly received element keeps the rest of its data.
+    void unpack(const TypeInfo& type, void* buffer, int count, const std::byte* in,
+                std::uint64_t bytes) const;
+
+private:
+    struct Slot {
+        MPI_Datatype handle = nullptr;
+        TypeInfo* type = nullptr;
+    };
+    TypeInfo* find_slow(MPI_Datatype handle, Slot& slot);
+    bool plain_bytes(const TypeInfo& type) const;
+
+    const RealMpi& real_;
+    MPI_Comm private_ = nullptr;
+    std::array<Slot, 64> recent_{};
+    std::unordered_map<MPI_Datatype, TypeInfo*> types_;
+};
+
+} // namespace storm

@@ -1,0 +1,76 @@
+#include "pool.hh"
+
+#include <new>
+#include <sys/mman.h>
+
+namespace storm {
+namespace {
+constexpr std::size_t kChunk = std::size_t{1} << 18;
+}
+
+RequestPool::~RequestPool()
+{
+    if (base_ != 0)
+        ::munmap(reinterpret_cast<void*>(base_), bytes_);
+}
+
+bool RequestPool::reserve()
+{
+    // 16 million requests at best; less where addresses are limited (ulimit -v)
+    for (std::size_t bytes = std::size_t{1} << 32; bytes >= std::size_t{1} << 24; bytes >>= 2) {
+        void* at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                          -1, 0);
+        if (at != MAP_FAILED) {
+            base_ = reinterpret_cast<std::uintptr_t>(at);
+            bytes_ = bytes;
+            return commit_more();
+        }
+    }
+    return false;
+}
+
+bool RequestPool::commit_more()
+{
+    if (committed_ == bytes_)
+        return false;
+    auto* chunk = reinterpret_cast<std::byte*>(base_ + committed_);
+    if (::mprotect(chunk, kChunk, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    for (std::size_t i = kChunk / kSlot; i-- > 0;) {
+        auto* request = new (chunk + i * kSlot) Request;
+        request->fortran_index = kFirstIndex + static_cast<std::int32_t>((committed_ / kSlot) + i);
+        request->posted.next = free_;
+        free_ = request;
+    }
+    committed_ += kChunk;
+    return true;
+}
+
+Request* RequestPool::take()
+{
+    if (free_ == nullptr && !commit_more())
+        return nullptr;
+    Request* request = free_;
+    free_ = request->posted.next;
+    const std::int32_t index = request->fortran_index;
+    *request = Request{};
+    request->fortran_index = index;
+    return request;
+}
+
+void RequestPool::give_back(Request* request)
+{
+    request->what = Request::What::free;
+    request->posted = {free_, nullptr};
+    free_ = request;
+}
+
+Request* RequestPool::at(std::int32_t fortran_index) const
+{
+    const std::int64_t slot = std::int64_t{fortran_index} - kFirstIndex;
+    if (slot < 0 || static_cast<std::size_t>(slot) >= committed_ / kSlot)
+        return nullptr;
+    return reinterpret_cast<Request*>(base_ + static_cast<std::size_t>(slot) * kSlot);
+}
+
+} // namespace storm

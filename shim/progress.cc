@@ -1,0 +1,248 @@
+// Progress, ours and the real MPI's, so that neither starves the other.
+#include "rank.hh"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace storm {
+namespace {
+
+constexpr int kCarryTag = 1;
+constexpr std::size_t kCarryBytes = 4096;
+// A turn of the real MPI's engine comes at least this often in time, unless it costs
+// so much that it would take more than one part in kTurnShare of it.
+constexpr std::uint64_t kTurnEvery_us = 5;
+constexpr std::uint64_t kTurnShare = 16;
+constexpr int kInsideEvery = 32;
+
+} // namespace
+
+// ---- waiting
+
+void Rank::Idle::step(Guard& guard)
+{
+    Clock& clock = *rank_.setup_.clock;
+    guard.breathe();
+    if (++polls_ <= rank_.setup_.spin_limit)
+        return;
+    constexpr std::uint64_t kYieldFor_us = 20000;
+    const std::uint64_t now = clock.ticks();
+    if (yielding_since_ == 0)
+        yielding_since_ = now;
+    guard.release();
+    if (now - yielding_since_ < kYieldFor_us * clock.ticks_per_us())
+        clock.yield();
+    else
+        clock.sleep_us(20);
+    guard.retake();
+}
+
+// ---- one look
+
+bool Rank::poll()
+{
+    bool moved = false;
+    for (std::size_t i = 0; i < inbound_.size(); ++i) {
+        // relaxed: only a hint; RingReader::peek loads it again with acquire
+        if (std::atomic_ref(*const_cast<std::uint64_t*>(inbound_[i].word))
+                .load(std::memory_order_relaxed) != 0) {
+            moved = drain(*inbound_[i].channel) || moved;
+            inbound_[i].word = inbound_[i].channel->in.word();
+        }
+    }
+    // relaxed: a hint; the backend's accept loads with acquire
+    if (std::atomic_ref(*const_cast<std::uint64_t*>(doorbell_)).load(std::memory_order_relaxed) != 0)
+        [[unlikely]]
+        accept_lanes();
+    if (!direct_) [[unlikely]]
+        backend_->progress();
+    if (!waiting_.empty()) [[unlikely]]
+        moved = push_all_pending() || moved;
+    if (--until_turn_ <= 0 || transfers_ != 0) [[unlikely]]
+        moved = turn() || moved;
+    return moved;
+}
+
+// Called by the real MPI from within its own calls. It must not block, must not run
+// user callbacks, and may be entered while this thread is in a real call of ours.
+int Rank::progress_inside()
+{
+    if (threaded_) {
+        if (!mutex_.try_lock())
+            return 0;
+    } else if (in_real_ != 0) {
+        return 0;
+    }
+    const std::int64_t keep = until_turn_;
+    until_turn_ = 1 << 20; // the real MPI is having its turn
+    const std::size_t transfers = std::exchange(transfers_, 0);
+    bool moved = poll();
+    transfers_ += transfers;
+    until_turn_ = keep;
+    if (transfers_ != 0 || ++inside_calls_ % kInsideEvery == 0) {
+        const InReal in(*this);
+        moved = (transfers_ != 0 && test_native()) || moved;
+        if (inside_calls_ % kInsideEvery == 0)
+            moved = test_carry() || moved;
+    }
+    if (threaded_)
+        mutex_.unlock();
+    return moved ? 1 : 0;
+}
+
+// ---- the real MPI's turn
+
+bool Rank::turn()
+{
+    Clock& clock = *setup_.clock;
+    ++counters_.native_turns;
+    const std::uint64_t before = clock.ticks();
+    bool moved = false;
+    {
+        const InReal in(*this);
+        if (transfers_ != 0) {
+            moved = test_native();
+            if (--until_carry_ <= 0) {
+                until_carry_ = 8;
+                moved = test_carry() || moved;
+            }
+        } else if (carry_request_ != nullptr) {
+            moved = test_carry(); // a test that finds nothing turns the engine once
+        } else {
+            real_.progress();
+        }
+    }
+    const std::uint64_t after = clock.ticks();
+    turn_cost_ = (turn_cost_ * 7 + (after - before)) / 8;
+    const std::uint64_t spacing =
+        (before - turn_ticks_) / static_cast<std::uint64_t>(std::max<std::int64_t>(turn_budget_, 1));
+    const std::uint64_t every = std::max(kTurnEvery_us * clock.ticks_per_us(), kTurnShare * turn_cost_);
+    const std::uint64_t most = settings_.poll_native;
+    turn_budget_ = static_cast<std::int64_t>(
+        std::clamp<std::uint64_t>(every / std::max<std::uint64_t>(spacing, 1), 1, most));
+    until_turn_ = turn_budget_;
+    turn_ticks_ = after;
+    return moved;
+}
+
+void Rank::track(MPI_Request native, NativeOp op)
+{
+    if (native == real_.request_done && op.request == nullptr) {
+        std::free(op.owned); // a small message that the real MPI took at once
+        return;
+    }
+    carried_bytes_ += op.owned_bytes;
+    native_requests_.push_back(native);
+    native_ops_.push_back(op);
+    ++transfers_;
+}
+
+bool Rank::test_native()
+{
+    const int n = static_cast<int>(native_requests_.size());
+    if (n == 0)
+        return false;
+    done_indices_.resize(native_requests_.size());
+    done_statuses_.resize(native_requests_.size());
+    int done = 0;
+    const int rc = real_.Testsome(n, native_requests_.data(), &done, done_indices_.data(),
+                                  done_statuses_.data());
+    if (done == MPI_UNDEFINED || done <= 0)
+        return false;
+    std::vector<std::pair<NativeOp, int>> ended;
+    ended.reserve(static_cast<std::size_t>(done));
+    for (int i = 0; i < done; ++i) {
+        const auto at = static_cast<std::size_t>(done_indices_[static_cast<std::size_t>(i)]);
+        ended.emplace_back(native_ops_[at], rc == MPI_ERR_IN_STATUS
+                                                ? done_statuses_[static_cast<std::size_t>(i)].MPI_ERROR
+                                                : MPI_SUCCESS);
+        native_ops_[at].owned_bytes = ~std::uint64_t{0}; // ended: squeezed out below
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < native_ops_.size(); ++i)
+        if (native_ops_[i].owned_bytes != ~std::uint64_t{0}) {
+            native_ops_[kept] = native_ops_[i];
+            native_requests_[kept++] = native_requests_[i];
+        }
+    native_ops_.resize(kept);
+    native_requests_.resize(kept);
+    transfers_ -= ended.size();
+    for (auto& [op, error] : ended)
+        native_done(op, error);
+    return true;
+}
+
+void Rank::native_done(NativeOp& op, int error)
+{
+    if (op.request == nullptr) {
+        carried_bytes_ -= op.owned_bytes;
+        std::free(op.owned);
+        return;
+    }
+    Request& r = *op.request;
+    if (r.what == Request::What::receive)
+        return finish_receive(r, r.from, r.from_tag, r.received);
+    r.error = error;
+    r.awaits_copy = false;
+    finish_send(r);
+}
+
+// ---- records that the real MPI carries
+
+void Rank::post_carry_receive()
+{
+    carry_buffer_.resize(kCarryBytes);
+    real_.Irecv(carry_buffer_.data(), static_cast<int>(kCarryBytes), real_.byte, MPI_ANY_SOURCE,
+                kCarryTag, setup_.private_comm, &carry_request_);
+}
+
+bool Rank::test_carry()
+{
+    if (carry_request_ == nullptr)
+        return false;
+    bool moved = false;
+    for (;;) {
+        int flag = 0;
+        MPI_Status status;
+        real_.Test(&carry_request_, &flag, &status);
+        if (flag == 0)
+            return moved;
+        moved = true;
+        RecordHeader header;
+        std::memcpy(&header, carry_buffer_.data(), sizeof header);
+        Channel& ch = channel(status.MPI_SOURCE);
+        handle(ch, header, carry_buffer_.data() + sizeof header);
+        post_carry_receive();
+    }
+}
+
+// ---- the end
+
+void Rank::quiesce()
+{
+    Guard guard(*this);
+    wait_until(guard, [&] { return waiting_.empty(); });
+    if (carry_request_ == nullptr)
+        return;
+    // Everybody's sends are in the receivers' memory, or with the real MPI, before
+    // anybody leaves. What nobody received ends here, as it does natively.
+    MPI_Request barrier;
+    {
+        const InReal in(*this);
+        real_.Ibarrier(setup_.private_comm, &barrier);
+    }
+    wait_until(guard, [&] {
+        int flag = 0;
+        const InReal in(*this);
+        real_.Test(&barrier, &flag, MPI_STATUS_IGNORE);
+        return flag != 0;
+    });
+    const InReal in(*this);
+    real_.Cancel(&carry_request_);
+    real_.Wait(&carry_request_, MPI_STATUS_IGNORE);
+    carry_request_ = nullptr;
+}
+
+} // namespace storm

@@ -1,0 +1,366 @@
+// One rank of a routed job: all state of the shim, handed its clock, its backend and
+// the real MPI. A real process has one (owned by interpose/); tests and simulations
+// make as many as they like.
+//
+// Thread rules. With MPI_THREAD_MULTIPLE every entry takes `mutex_`; other programs
+// never touch it. The real MPI may call back into progress_inside() from any of its
+// calls: that entry never waits for the lock, and does nothing while this thread is
+// itself inside a real call made from here.
+#pragma once
+
+#include "base/backend.hh"
+#include "base/clock.hh"
+#include "base/log.hh"
+#include "base/real_mpi.hh"
+#include "channel.hh"
+#include "communicator.hh"
+#include "counters.hh"
+#include "datatype.hh"
+#include "pool.hh"
+#include "request.hh"
+#include "settings.hh"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace storm {
+
+// Which call an error is raised from: the real MPI names it in its message.
+enum class Call : std::uint8_t {
+    recv, mrecv, sendrecv, sendrecv_replace,
+    wait, waitall, waitany, waitsome, test, testall, testany, testsome,
+};
+
+struct RankSetup {
+    const RealMpi* real = nullptr;
+    Clock* clock = nullptr;
+    const Log* log = nullptr;
+    const Settings* settings = nullptr;
+    Backend* backend = nullptr; // null: every pair is carried by the real MPI
+    std::string backend_reason; // why there is none
+    int world_rank = 0;
+    int world_size = 1;
+    int spin_limit = 2000;      // polls that find nothing before the core is offered to others
+    bool threaded = false;
+    MPI_Comm private_comm = nullptr; // our duplicate of MPI_COMM_WORLD, MPI_ERRORS_RETURN
+    // the address of a peer's backend, or "" with the reason; asked on first use
+    std::function<std::string(int peer, std::string& why)> address_of;
+    // is this memory out of the CPU's reach (a GPU's)? null: no such memory in this process
+    bool (*device_pointer)(const void*) = nullptr;
+};
+
+class Rank {
+public:
+    explicit Rank(const RankSetup& setup);
+    ~Rank();
+    Rank(const Rank&) = delete;
+
+    // ---- what a call is about (interpose/ asks before it decides)
+    Comm* find(MPI_Comm handle)
+    {
+        if (handle == last_handle_ && !threaded_) [[likely]]
+            return last_comm_;
+        return find_slow(handle);
+    }
+    TypeInfo* type_of(MPI_Datatype handle);
+    bool owns(MPI_Request request) const { return pool_.owns(request); }
+    bool is_done(MPI_Request request) const { return request == real_.request_done; }
+    bool owns_message(MPI_Message message) const;
+    int tag_max() const { return tag_max_; }
+
+    // ---- communicators
+    // The program made `handle`: it is routed under `identity` from now on.
+    Comm* adopt(MPI_Comm handle, std::uint64_t identity);
+    // Next identity of which we are member 0.
+    std::uint64_t next_identity();
+    void free_comm(Comm& comm, MPI_Comm handle);
+    void rename(Comm& comm, const char* name);
+    bool all_in_world(MPI_Comm handle);
+
+    void forget_type(MPI_Datatype handle);
+
+    // ---- messages; arguments are valid, the communicator is routed, nobody is PROC_NULL
+    int send(const void* buffer, int count, TypeInfo& type, int dest, int tag, Comm& comm,
+             Mode mode);
+    MPI_Request isend(const void* buffer, int count, TypeInfo& type, int dest, int tag,
+                      Comm& comm, Mode mode);
+    MPI_Request send_init(const void* buffer, int count, TypeInfo& type, int dest, int tag,
+                          Comm& comm, Mode mode);
+    int recv(void* buffer, int count, TypeInfo& type, int source, int tag, Comm& comm,
+             MPI_Status* status);
+    MPI_Request irecv(void* buffer, int count, TypeInfo& type, int source, int tag, Comm& comm);
+    MPI_Request recv_init(void* buffer, int count, TypeInfo& type, int source, int tag,
+                          Comm& comm);
+    void start(Request& request);
+    bool iprobe(int source, int tag, Comm& comm, MPI_Status* status);
+    void probe(int source, int tag, Comm& comm, MPI_Status* status);
+    MPI_Message improbe(int source, int tag, Comm& comm, MPI_Status* status); // null: nothing
+    MPI_Message mprobe(int source, int tag, Comm& comm, MPI_Status* status);
+    int mrecv(void* buffer, int count, TypeInfo& type, MPI_Message message, MPI_Status* status);
+    MPI_Request imrecv(void* buffer, int count, TypeInfo& type, MPI_Message message);
+    // A request of the real MPI that also carries the identity of a new communicator.
+    MPI_Request duplicate(MPI_Request made, MPI_Request identity_request, Request* holder);
+    Request* new_request();
+
+    // ---- completion; arrays may hold requests of ours and of the real MPI, null ones too
+    int wait(MPI_Request* request, MPI_Status* status)
+    {
+        return wait_as(Call::wait, request, status);
+    }
+    int wait_as(Call call, MPI_Request* request, MPI_Status* status);
+    int test(MPI_Request* request, int* flag, MPI_Status* status);
+    int waitall(int count, MPI_Request* requests, MPI_Status* statuses);
+    int testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses);
+    int waitany(int count, MPI_Request* requests, int* index, MPI_Status* status);
+    int testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status);
+    int waitsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses);
+    int testsome(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses);
+    int get_status(MPI_Request request, int* flag, MPI_Status* status);
+    void free_request(MPI_Request* request);
+    void cancel(Request& request);
+    MPI_Fint index_of(MPI_Request request) const;
+    Request* request_at(MPI_Fint index) const { return pool_.at(index); }
+    MPI_Fint message_index(MPI_Message message);
+    MPI_Message message_at(MPI_Fint index) const;
+
+    // Reports a truncation as the real MPI does from this call; returns its code.
+    int raise(Call call, Comm* where);
+
+    // ---- buffered sends: our part of the accounting for the program's buffer
+    void attach_buffer(std::uint64_t bytes) { attached_ = bytes; }
+    void drain_buffered();
+    bool buffer_allows(std::uint64_t bytes) const { return bytes <= attached_; }
+    std::uint64_t attached() const { return attached_; }
+
+    // ---- progress
+    bool poll();                // one look at everything; true when something moved
+    int progress_inside();      // from the real MPI's progress engine
+    void place_sends(bool may_wait); // what was sent before is in its target's memory
+    void quiesce();             // before MPI_Finalize: all sends have left, all have arrived
+    bool threaded() const { return threaded_; }
+
+    const Counters& counters() const { return counters_; }
+    std::vector<std::string> reasons() const; // why pairs were carried, for the report
+    std::uint64_t ring_high_water();
+    const RankSetup& setup() const { return setup_; }
+
+private:
+    friend struct RankTest;
+
+    // A lock of the process when the program has threads, nothing otherwise.
+    class Guard {
+    public:
+        explicit Guard(const Rank& rank) : mutex_(rank.threaded_ ? &rank.mutex_ : nullptr)
+        {
+            if (mutex_ != nullptr) [[unlikely]]
+                mutex_->lock();
+        }
+        ~Guard()
+        {
+            if (mutex_ != nullptr) [[unlikely]]
+                mutex_->unlock();
+        }
+        Guard(const Guard&) = delete;
+        // Lets other threads in between two looks of a wait.
+        void breathe()
+        {
+            if (mutex_ != nullptr) [[unlikely]] {
+                mutex_->unlock();
+                mutex_->lock();
+            }
+        }
+        void release() { if (mutex_ != nullptr) mutex_->unlock(); }
+        void retake() { if (mutex_ != nullptr) mutex_->lock(); }
+
+    private:
+        std::mutex* mutex_;
+    };
+    // While it lives, callbacks from the real MPI do nothing.
+    class InReal {
+    public:
+        explicit InReal(Rank& rank) : rank_(rank) { ++rank_.in_real_; }
+        ~InReal() { --rank_.in_real_; }
+        InReal(const InReal&) = delete;
+
+    private:
+        Rank& rank_;
+    };
+    // How a wait treats its core: spin, then yield, then short sleeps.
+    class Idle {
+    public:
+        explicit Idle(Rank& rank) : rank_(rank) {}
+        void step(Guard& guard);
+
+    private:
+        Rank& rank_;
+        int polls_ = 0;
+        std::uint64_t yielding_since_ = 0;
+    };
+    template <class Done>
+    void wait_until(Guard& guard, Done done)
+    {
+        Idle idle(*this);
+        while (!done())
+            if (!poll())
+                idle.step(guard);
+    }
+
+    Comm* find_slow(MPI_Comm handle);
+    Comm* adopt_locked(MPI_Comm handle, std::uint64_t identity);
+    Comm* by_id(std::uint64_t identity);
+    Source& source(Comm& comm, int member);
+    Channel& channel(int world_rank);
+    void maybe_destroy(Comm& comm);
+
+    // sending (send.cc)
+    bool send_at_once(Source& source, const void* buffer, int count, const TypeInfo& type,
+                      std::uint64_t bytes, int tag);
+    void start_send(Request& request, bool blocking);
+    void send_self(Request& request, std::uint64_t bytes);
+    void send_native(Request& request, Source& source, std::uint64_t bytes);
+    bool rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const;
+    void connect(Channel& channel);
+    void define(Source& source);
+    void control(Channel& channel, Kind kind, std::int32_t tag, std::uint32_t comm,
+                 const void* prefix, std::uint32_t bytes);
+    void enqueue(Channel& channel, Outgoing&& outgoing);
+    bool push(Channel& channel, Outgoing& outgoing);
+    bool push_control(Channel& channel, Outgoing& outgoing);
+    void sent(Outgoing& outgoing);
+    bool make_room(Channel& channel);
+    void publish(Channel& channel);
+    void carry(Channel& channel, Outgoing& outgoing);
+    bool push_pending(Channel& channel);
+    bool push_all_pending();
+    void finish_send(Request& request);
+
+    // receiving (receive.cc)
+    bool drain(Channel& channel);
+    void handle(Channel& channel, const RecordHeader& header, const std::byte* payload);
+    void on_eager(Source& source, int tag, const std::byte* payload, std::uint64_t bytes);
+    void on_first(Channel& channel, Source& source, int tag, const std::byte* payload,
+                  std::uint64_t bytes, bool synchronous);
+    void on_more(Channel& channel, const std::byte* payload, std::uint64_t bytes);
+    void on_native(Source& source, int tag, const NativePrefix& prefix);
+    void on_ack(std::uint64_t cookie);
+    void on_define(Channel& channel, std::uint32_t number, const DefinePrefix& prefix);
+    void on_retire(Channel& channel, std::uint32_t number);
+    void on_grow(Channel& channel, const GrowPrefix& prefix);
+    [[noreturn]] void corrupt(const Channel& channel, const char* what);
+    Source& entry_source(Channel& channel, std::uint32_t number);
+    Message* new_message(Source& source, int tag, std::uint64_t total, bool keep_bytes);
+    void free_message(Message* message);
+    void start_receive(Request& request);
+    void take(Message& message, Request& request);
+    void receive_native(Request& request, Source& source, int native_tag, std::uint64_t total);
+    void finish_receive(Request& request, int from, int tag, std::uint64_t bytes);
+    void acknowledge(Source& source, std::uint64_t cookie);
+    void accept_lanes();
+    Message* message_of(MPI_Message handle) const;
+    void probed(const Message& message, MPI_Status* status) const;
+    Message* look(int source, int tag, Comm& comm);
+
+    // completion (complete.cc)
+    struct Split; // an array of requests, those of the real MPI apart
+    bool complete(const Request& request);
+    void settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& error, Comm*& where);
+    struct Glance {
+        int first = -1;      // the first request of ours that is complete
+        bool active = false; // one of ours is not
+        bool native = false; // the real MPI has some
+    };
+    Glance glance(int count, const MPI_Request* requests);
+    int any(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status, Call call);
+    int none_active(int* index, int* flag, MPI_Status* status) const;
+    int some(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses,
+             Call call);
+    void report_some(MPI_Request* requests, int* done, int* indices, MPI_Status* statuses,
+                     const std::vector<int>& ready, const Split& split, int native_count,
+                     const std::vector<int>& native_at,
+                     const std::vector<MPI_Status>& native_statuses, int& error, Comm*& where);
+    void empty_status(MPI_Status* status, bool with_error) const;
+    void fill_status(const Request& request, MPI_Status* status, bool with_error) const;
+    void release(Request& request);
+    bool advance_stranger(Request& request);
+
+    // native operations under way on the private communicator (progress.cc)
+    struct NativeOp {
+        Request* request = nullptr;   // told at the end; null for a carried record
+        std::byte* owned = nullptr;   // freed at the end
+        std::uint64_t owned_bytes = 0;
+    };
+    void track(MPI_Request native, NativeOp op);
+    bool turn();
+    bool test_native();
+    void native_done(NativeOp& op, int error);
+    void post_carry_receive();
+    bool test_carry();
+
+    const RankSetup setup_;
+    const RealMpi& real_;
+    const Settings& settings_;
+    Backend* const backend_;
+    const bool threaded_;
+    const bool direct_;
+    mutable std::mutex mutex_;
+    Counters counters_;
+
+    // what a poll loads, in one place
+    struct Inbound {
+        const std::uint64_t* word = nullptr;
+        Channel* channel = nullptr;
+    };
+    std::vector<Inbound> inbound_;
+    const std::uint64_t* doorbell_;
+    std::int64_t until_turn_ = 16;
+    std::size_t transfers_ = 0; // operations of ours that the real MPI has under way
+    std::vector<Channel*> waiting_;
+    int in_real_ = 0;
+
+    MPI_Comm last_handle_ = nullptr;
+    Comm* last_comm_ = nullptr;
+    std::unordered_map<MPI_Comm, Comm*> by_handle_;
+    std::unordered_map<std::uint64_t, std::unique_ptr<Comm>> comms_;
+    std::vector<std::uint32_t> free_numbers_;
+    std::uint32_t next_number_ = 0;
+    std::uint32_t identities_ = 2;
+    MPI_Group world_group_ = nullptr;
+
+    std::unordered_map<int, std::unique_ptr<Channel>> channels_;
+    RequestPool pool_;
+    TypeCache types_;
+    TagSet tags_;
+    std::uint64_t order_ = 0;
+    int tag_max_ = 32767;
+
+    std::unordered_set<const Message*> exposed_; // handles of matched messages
+    std::vector<Message*> message_handles_;      // by Fortran index
+
+    std::vector<MPI_Request> native_requests_;
+    std::vector<NativeOp> native_ops_;
+    std::vector<int> done_indices_;
+    std::vector<MPI_Status> done_statuses_;
+    int until_carry_ = 8;
+    std::uint32_t inside_calls_ = 0;
+    MPI_Request carry_request_ = nullptr;
+    std::vector<std::byte> carry_buffer_;
+
+    bool placing_ = false;
+    std::uint32_t self_tag_ = 0;
+    std::uint64_t carried_bytes_ = 0; // of carried records that the real MPI still reads
+    std::uint64_t buffered_ = 0; // bytes of our copies of sends that wait for room
+    std::uint64_t attached_ = 0;
+    std::uint64_t turn_ticks_ = 0;
+    std::uint64_t turn_cost_ = 0;
+    std::int64_t turn_budget_ = 16;
+    std::unordered_map<int, std::string> carried_why_;
+    std::uint64_t high_water_ = 0;
+};
+
+} // namespace storm

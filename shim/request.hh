@@ -1,0 +1,86 @@
+// A request as the program holds it: an object in one reserved address range, so that
+// "ours?" is a subtraction and a compare. Open MPI's Fortran bindings read the
+// Fortran index straight from the structure that a handle points to, so ours carries
+// it at the same offset.
+#pragma once
+
+#include "list.hh"
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace storm {
+
+class Comm;
+struct Source;
+struct TypeInfo;
+struct Message;
+
+constexpr std::size_t kFortranIndexOffset = 0x68; // Open MPI 4.1
+
+enum class Mode : std::uint8_t { standard, synchronous, ready, buffered };
+
+struct Request {
+    enum class What : std::uint8_t { free, send, receive, duplicate, stranger };
+    enum class State : std::uint8_t { inactive, active, complete };
+
+    What what = What::free;
+    State state = State::inactive;
+    Mode mode = Mode::standard;
+    bool persistent = false;
+    bool freed = false;       // the program gave its handle back while it was active
+    bool cancelled = false;
+    bool awaits_ack = false;  // synchronous: not complete before the receiver matched it
+    bool awaits_copy = false; // some of the payload still has to leave our hands
+    int error = MPI_SUCCESS;
+
+    // the call's arguments; a receive's rank may be MPI_ANY_SOURCE
+    int rank = 0;
+    int tag = 0;
+    int count = 0;
+    std::byte* buffer = nullptr;
+    TypeInfo* type = nullptr;
+    Comm* comm = nullptr;
+
+    // what the status will say
+    int from = 0;
+    int from_tag = 0;
+    std::uint64_t received = 0;
+
+    std::uint64_t capacity = 0; // bytes that the receive buffer takes
+    Link<Request> posted;       // in the queue of a source, or of its communicator
+    Source* source = nullptr;   // of a posted specific receive
+    std::uint64_t order = 0;    // of posting, to choose between wildcard and specific
+    // at a fixed place, see above; the static_assert below keeps it there
+    std::int32_t fortran_index = 0;
+
+    bool queued = false;        // in a posted queue
+    MPI_Request native = nullptr; // of What::stranger: the real MPI's own request
+    MPI_Request native2 = nullptr; // duplicate: the request that carries the identity
+    MPI_Comm* made = nullptr;     // duplicate: where the program's new handle stands
+    std::int64_t identity[3] = {};
+    Message* message = nullptr; // the unexpected message that this receive has taken
+};
+static_assert(offsetof(Request, fortran_index) == kFortranIndexOffset);
+
+// A message that arrived before its receive, or a matched one (MPI_Message).
+struct Message {
+    int tag = 0;
+    bool native = false;      // payload comes by the real MPI under native_tag
+    bool matched = false;     // taken by a matched probe
+    bool self = false;
+    int native_tag = 0;
+    std::int32_t fortran_index = -1;
+    std::uint64_t total = 0;
+    std::uint64_t arrived = 0;
+    std::uint64_t cookie = 0; // an ack is wanted
+    std::byte* bytes = nullptr;
+    Source* source = nullptr;
+    Request* taker = nullptr; // a receive that waits for the rest of it
+    Link<Message> of_source;
+    Link<Message> of_comm;
+};
+
+} // namespace storm

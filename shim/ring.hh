@@ -1,0 +1,179 @@
+// The ring of one direction of one pair: single producer, single consumer, bytes in
+// power-of-two capacity, in-band commit words (record.hh), no shared tail.
+//
+// Sender: reserve() -> payload pointer or null (full), write it, commit(). Only the
+//   sender calls these. Room for one control record (kControlRoom) is kept free for
+//   reserve_control(), so that a full ring can still announce its successor.
+// Receiver: peek() -> header or null (empty), pop(). Only the receiver calls these.
+// Published by the sender: the commit word (release), after the payload, the rest of
+//   the header and the zero of the *next* record's commit word. Taken by peek (acquire).
+// Published by the receiver: head (release), after it has read what it frees, at the
+//   latest when a quarter of the ring is consumed. Taken by reserve (acquire).
+// The largest record is a quarter of the ring: with a skip of the same size before it
+// and a quarter of freed bytes not yet published it fits once the receiver caught up.
+#pragma once
+
+#include "base/backend.hh"
+#include "record.hh"
+
+#include <atomic>
+#include <cstring>
+
+namespace storm {
+
+constexpr std::uint64_t kControlRoom = 160; // a grow record, and a skip before it
+
+inline std::uint64_t* commit_word(std::byte* at)
+{
+    return reinterpret_cast<std::uint64_t*>(at);
+}
+
+class RingWriter {
+public:
+    RingWriter() = default;
+    explicit RingWriter(const Lane& lane) : lane_(lane) {}
+
+    const Lane& lane() const { return lane_; }
+    Lane& lane() { return lane_; }
+    std::uint64_t tail() const { return tail_; }
+    std::uint64_t largest_payload() const
+    {
+        return lane_.bytes / 4 - kControlRoom - sizeof(RecordHeader);
+    }
+    std::uint64_t high_water() const { return high_water_; }
+
+    std::byte* reserve(std::uint64_t payload) { return place(payload, kControlRoom); }
+    std::byte* reserve_control(std::uint64_t payload) { return place(payload, 0); }
+
+    // Publishes the record whose payload reserve() gave room for.
+    void commit(Kind kind, std::uint8_t flags, std::uint64_t payload, std::int32_t tag,
+                std::uint32_t comm)
+    {
+        std::byte* at = lane_.base + (tail_ & (lane_.bytes - 1));
+        tail_ += record_bytes(payload);
+        // The next commit word is cleared before this one is set: whoever sees this
+        // record finds either zero or a committed record behind it. (relaxed: ordered
+        // by the release below)
+        std::byte* next = lane_.base + (tail_ & (lane_.bytes - 1));
+        std::atomic_ref(*commit_word(next)).store(0, std::memory_order_relaxed);
+        RecordHeader header{static_cast<std::uint32_t>(payload), kind, flags, turn_++, tag, comm};
+        std::memcpy(at + 8, reinterpret_cast<const std::byte*>(&header) + 8, 8);
+        std::uint64_t word;
+        std::memcpy(&word, &header, 8);
+        // release: pairs with the acquire in RingReader::peek
+        std::atomic_ref(*commit_word(at)).store(word, std::memory_order_release);
+    }
+
+    // Bytes in the ring that the receiver has not freed, by the latest head.
+    std::uint64_t used()
+    {
+        // acquire: pairs with the release in RingReader::pop
+        head_ = lane_.head->load(std::memory_order_acquire);
+        return tail_ - head_;
+    }
+
+private:
+    std::byte* place(std::uint64_t payload, std::uint64_t keep_free)
+    {
+        const std::uint64_t at = tail_ & (lane_.bytes - 1);
+        const std::uint64_t need = record_bytes(payload);
+        const std::uint64_t to_end = lane_.bytes - at;
+        const std::uint64_t skipped = need > to_end ? to_end : 0;
+        // one header more: the next commit word must be free to be cleared
+        const std::uint64_t wanted = skipped + need + sizeof(RecordHeader) + keep_free;
+        if (tail_ - head_ + wanted > lane_.bytes) [[unlikely]] {
+            if (used() > high_water_)
+                high_water_ = tail_ - head_;
+            if (tail_ - head_ + wanted > lane_.bytes)
+                return nullptr;
+        }
+        if (skipped != 0) [[unlikely]]
+            skip(at, to_end);
+        return lane_.base + (tail_ & (lane_.bytes - 1)) + sizeof(RecordHeader);
+    }
+
+    void skip(std::uint64_t at, std::uint64_t to_end)
+    {
+        std::atomic_ref(*commit_word(lane_.base)).store(0, std::memory_order_relaxed);
+        const RecordHeader header{0, Kind::skip, 0, turn_++, 0, 0};
+        std::uint64_t word;
+        std::memcpy(&word, &header, 8);
+        // release: the zero at the ring's beginning comes first, as in commit
+        std::atomic_ref(*commit_word(lane_.base + at)).store(word, std::memory_order_release);
+        tail_ += to_end;
+    }
+
+    Lane lane_;
+    std::uint64_t tail_ = 0;
+    std::uint64_t head_ = 0; // as last seen
+    std::uint64_t high_water_ = 0;
+    std::uint16_t turn_ = 0;
+};
+
+class RingReader {
+public:
+    RingReader() = default;
+    explicit RingReader(const Lane& lane) : lane_(lane), word_(commit_word(lane.base)) {}
+
+    const Lane& lane() const { return lane_; }
+    Lane& lane() { return lane_; }
+    std::uint16_t turn() const { return turn_; }
+
+    // The commit word of the next record: what a poll loads.
+    const std::uint64_t* word() const { return word_; }
+
+    // The next record, or null when the ring is empty. `header` is a checked copy of
+    // its header; the pointer is its payload, valid until pop.
+    const std::byte* peek(RecordHeader& header)
+    {
+        for (;;) {
+            // acquire: pairs with the release in RingWriter::commit and skip
+            const std::uint64_t word =
+                std::atomic_ref(*word_).load(std::memory_order_acquire);
+            if (word == 0)
+                return nullptr;
+            std::memcpy(&header, &word, 8);
+            std::memcpy(reinterpret_cast<std::byte*>(&header) + 8,
+                        reinterpret_cast<const std::byte*>(word_) + 8, 8);
+            if (header.kind != Kind::skip || !sound(header))
+                return reinterpret_cast<const std::byte*>(word_ + 2);
+            advance(lane_.bytes - (position_ & (lane_.bytes - 1)));
+        }
+    }
+
+    // False when a header cannot have been written by our sender.
+    bool sound(const RecordHeader& header) const
+    {
+        return header.turn == turn_ && header.kind > Kind::none &&
+               header.kind <= Kind::last_kind &&
+               record_bytes(header.bytes) <= lane_.bytes - (position_ & (lane_.bytes - 1));
+    }
+
+    void pop(const RecordHeader& header) { advance(record_bytes(header.bytes)); }
+
+    // Frees all that was read, also below a quarter of the ring.
+    void publish_head()
+    {
+        published_ = position_;
+        // release: what was read comes before it may be overwritten; pairs with used()
+        lane_.head->store(position_, std::memory_order_release);
+    }
+
+private:
+    void advance(std::uint64_t bytes)
+    {
+        position_ += bytes;
+        ++turn_;
+        word_ = commit_word(lane_.base + (position_ & (lane_.bytes - 1)));
+        if (position_ - published_ >= lane_.bytes / 4)
+            publish_head();
+    }
+
+    Lane lane_;
+    std::uint64_t* word_ = nullptr;
+    std::uint64_t position_ = 0;
+    std::uint64_t published_ = 0;
+    std::uint16_t turn_ = 0;
+};
+
+} // namespace storm

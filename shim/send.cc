@@ -1,0 +1,533 @@
+// The sending half of the message path: a call becomes a record in the peer's ring,
+// or an envelope there with the payload by the real MPI.
+#include "rank.hh"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace storm {
+namespace {
+
+constexpr int kCarryTag = 1;           // on the private communicator
+constexpr int kFirstNativeTag = 2;
+constexpr std::uint64_t kCarriedMax = 4000; // payload of a carried record
+
+// The longest payload of one record: longer messages go in pieces, so that the
+// receiver copies one while we write the next.
+constexpr std::uint64_t kPiece = 16384;
+
+std::uint64_t bytes_of(const TypeInfo& type, int count)
+{
+    return type.size * static_cast<std::uint64_t>(count);
+}
+
+} // namespace
+
+int Rank::send(const void* buffer, int count, TypeInfo& type, int dest, int tag, Comm& comm,
+               Mode mode)
+{
+    Guard guard(*this);
+    const std::uint64_t bytes = bytes_of(type, count);
+    if (mode != Mode::synchronous && rides(comm, tag, bytes, buffer) &&
+        send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]]
+        return MPI_SUCCESS;
+    // A synchronous send is named in its ack, so it needs a request with an index.
+    Request here;
+    Request& r = mode == Mode::synchronous ? *new_request() : here;
+    r.what = Request::What::send;
+    r.mode = mode;
+    r.rank = dest;
+    r.tag = tag;
+    r.count = count;
+    r.buffer = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
+    r.type = &type;
+    r.comm = &comm;
+    start_send(r, mode != Mode::buffered);
+    wait_until(guard, [&] {
+        return r.state == Request::State::complete && carried_bytes_ <= settings_.send_buffer;
+    });
+    const int error = r.error;
+    if (&r != &here)
+        pool_.give_back(&r);
+    return error;
+}
+
+MPI_Request Rank::isend(const void* buffer, int count, TypeInfo& type, int dest, int tag,
+                        Comm& comm, Mode mode)
+{
+    Guard guard(*this);
+    const std::uint64_t bytes = bytes_of(type, count);
+    if (mode != Mode::synchronous && rides(comm, tag, bytes, buffer) &&
+        send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]]
+        return real_.request_done;
+    Request& r = *new_request();
+    r.what = Request::What::send;
+    r.mode = mode;
+    r.rank = dest;
+    r.tag = tag;
+    r.count = count;
+    r.buffer = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
+    r.type = &type;
+    r.comm = &comm;
+    types_.hold(type);
+    ++comm.users;
+    start_send(r, false);
+    if (r.state == Request::State::complete && r.error == MPI_SUCCESS && mode != Mode::synchronous) {
+        // as the real MPI does: a send that is complete at once has no request of its own
+        release(r);
+        return real_.request_done;
+    }
+    return reinterpret_cast<MPI_Request>(&r);
+}
+
+MPI_Request Rank::send_init(const void* buffer, int count, TypeInfo& type, int dest, int tag,
+                            Comm& comm, Mode mode)
+{
+    const Guard guard(*this);
+    Request& r = *new_request();
+    r.what = Request::What::send;
+    r.persistent = true;
+    r.mode = mode;
+    r.rank = dest;
+    r.tag = tag;
+    r.count = count;
+    r.buffer = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
+    r.type = &type;
+    r.comm = &comm;
+    types_.hold(type);
+    ++comm.users;
+    return reinterpret_cast<MPI_Request>(&r);
+}
+
+void Rank::start(Request& r)
+{
+    const Guard guard(*this);
+    r.error = MPI_SUCCESS;
+    r.cancelled = false;
+    if (r.what == Request::What::send)
+        start_send(r, false);
+    else
+        start_receive(r);
+}
+
+bool Rank::rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const
+{
+    if (bytes > settings_.eager_max)
+        return false;
+    if (bytes == 0)
+        return true;
+    if (!comm.selected || !tags_.has(tag)) [[unlikely]]
+        return false;
+    return setup_.device_pointer == nullptr || !setup_.device_pointer(buffer);
+}
+
+// The fast path: one whole record, nothing before it, room for it. False: the general
+// path must see to it.
+bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo& type,
+                        std::uint64_t bytes, int tag)
+{
+    Channel* ch = s.channel;
+    if (ch == nullptr || !s.defined || ch->path != Channel::Path::ring || !ch->pending.empty() ||
+        bytes > kPiece || bytes > ch->out.largest_payload()) [[unlikely]]
+        return false;
+    std::byte* at = ch->out.reserve(bytes);
+    if (at == nullptr) [[unlikely]]
+        return false;
+    if (type.contiguous) [[likely]]
+        std::memcpy(at, static_cast<const std::byte*>(buffer) + type.first, bytes);
+    else
+        types_.pack(type, buffer, count, at);
+    ch->out.commit(Kind::eager, 0, bytes, tag, s.comm->index);
+    if (!direct_) [[unlikely]]
+        publish(*ch);
+    ++counters_.eligible;
+    ++counters_.eligible_in_ring;
+    ++counters_.ring_messages;
+    counters_.ring_bytes += bytes;
+    return true;
+}
+
+// The general path. `blocking`: the caller waits for the request before it returns to
+// the program, so its buffer needs no copy.
+void Rank::start_send(Request& r, bool blocking)
+{
+    const std::uint64_t bytes = bytes_of(*r.type, r.count);
+    Source& s = source(*r.comm, r.rank);
+    r.state = Request::State::active;
+    r.from = r.comm->rank;
+    r.from_tag = r.tag;
+    r.received = bytes;
+    r.awaits_ack = r.mode == Mode::synchronous;
+    r.awaits_copy = true;
+    if (s.channel == nullptr)
+        return send_self(r, bytes);
+    Channel& ch = *s.channel;
+    if (ch.path == Channel::Path::fresh)
+        connect(ch);
+    if (!s.defined)
+        define(s);
+    const bool eligible = bytes <= settings_.eager_max;
+    counters_.eligible += eligible ? 1 : 0;
+    const bool carried = ch.path == Channel::Path::carried;
+    if (!rides(*r.comm, r.tag, bytes, r.buffer) || (carried && bytes > kCarriedMax))
+        return send_native(r, s, bytes);
+
+    Outgoing o;
+    o.flags = r.awaits_ack ? kSynchronous : std::uint8_t{0};
+    o.tag = r.tag;
+    o.comm = r.comm->index;
+    o.total = bytes;
+    o.cookie = r.awaits_ack ? static_cast<std::uint64_t>(r.fortran_index) : 0;
+    o.request = &r;
+    if (r.type->contiguous) {
+        o.data = r.buffer + r.type->first;
+    } else {
+        auto* packed = static_cast<std::byte*>(std::malloc(bytes + 1));
+        types_.pack(*r.type, r.buffer, r.count, packed);
+        o.data = packed;
+        o.owned = true;
+    }
+    if (carried) {
+        ++counters_.native_messages;
+        counters_.native_bytes += bytes;
+        carry(ch, o);
+        return sent(o);
+    }
+    ++counters_.ring_messages;
+    counters_.ring_bytes += bytes;
+    counters_.eligible_in_ring += eligible ? 1 : 0;
+    if (ch.pending.empty() && push(ch, o))
+        return sent(o);
+    // No room now. Eager payloads are copied when the call is made, as far as
+    // STORM_SEND_BUFFER goes; beyond it the program's buffer is read later.
+    if (!blocking && !o.owned &&
+        (buffered_ + bytes <= settings_.send_buffer || r.mode == Mode::buffered)) {
+        auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
+        std::memcpy(copy + o.sent, o.data + o.sent, bytes - o.sent);
+        o.data = copy;
+        o.owned = true;
+    }
+    if (o.owned && !blocking) {
+        buffered_ += bytes;
+        o.request = nullptr;
+        r.awaits_copy = false;
+    }
+    enqueue(ch, std::move(o));
+    finish_send(r);
+}
+
+void Rank::finish_send(Request& r)
+{
+    if (r.awaits_copy || r.awaits_ack)
+        return;
+    r.state = Request::State::complete;
+    if (r.freed)
+        release(r);
+}
+
+// The last byte of a pending message has left.
+void Rank::sent(Outgoing& o)
+{
+    if (o.owned) {
+        if (o.request == nullptr)
+            buffered_ -= o.total;
+        std::free(const_cast<std::byte*>(o.data));
+    }
+    if (o.request != nullptr) {
+        o.request->awaits_copy = false;
+        finish_send(*o.request);
+    }
+}
+
+void Rank::send_self(Request& r, std::uint64_t bytes)
+{
+    Source& s = source(*r.comm, r.comm->rank);
+    ++counters_.self_messages;
+    const std::uint64_t cookie = r.awaits_ack ? static_cast<std::uint64_t>(r.fortran_index) : 0;
+    if (bytes > settings_.eager_max || (setup_.device_pointer != nullptr && setup_.device_pointer(r.buffer))) {
+        const std::int32_t native_tag = static_cast<std::int32_t>(
+            kFirstNativeTag + self_tag_++ % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
+        r.awaits_ack = false; // the payload's own synchronous send tells
+        const InReal in(*this);
+        MPI_Request native;
+        const auto post = r.mode == Mode::synchronous ? real_.Issend : real_.Isend;
+        post(r.buffer, r.count, r.type->handle, setup_.world_rank, native_tag,
+             setup_.private_comm, &native);
+        track(native, {&r, nullptr, 0});
+        on_native(s, r.tag, {bytes, 0, native_tag, 0});
+        return;
+    }
+    Request* posted = r.comm->take_posted(s, r.tag);
+    if (posted != nullptr && posted->type->contiguous && r.type->contiguous) {
+        std::memcpy(posted->buffer + posted->type->first, r.buffer + r.type->first,
+                    std::min(bytes, posted->capacity));
+        r.awaits_ack = false;
+        finish_receive(*posted, s.rank, r.tag, bytes);
+    } else {
+        Message* m = new_message(s, r.tag, bytes, true);
+        types_.pack(*r.type, r.buffer, r.count, m->bytes);
+        m->arrived = bytes;
+        m->cookie = cookie;
+        if (posted != nullptr) {
+            take(*m, *posted);
+        } else {
+            r.comm->arrive(*m);
+            ++counters_.unexpected;
+        }
+    }
+    r.awaits_copy = false;
+    finish_send(r);
+}
+
+// Payload by the real MPI, zero-copy, under a tag that the envelope names. The
+// envelope is in order with all other messages of this pair.
+void Rank::send_native(Request& r, Source& s, std::uint64_t bytes)
+{
+    Channel& ch = *s.channel;
+    ++counters_.native_messages;
+    counters_.native_bytes += bytes;
+    const std::int32_t native_tag =
+        kFirstNativeTag + ch.next_native_tag++ % (tag_max_ - kFirstNativeTag);
+    if (ch.next_native_tag < 0)
+        ch.next_native_tag = 0;
+    const NativePrefix prefix{bytes, 0, native_tag, 0};
+    control(ch, Kind::native, r.tag, r.comm->index, &prefix, sizeof prefix);
+    r.awaits_ack = false; // the payload's own synchronous send tells
+    const InReal in(*this);
+    MPI_Request native;
+    const auto post = r.mode == Mode::synchronous ? real_.Issend : real_.Isend;
+    r.error = post(r.buffer, r.count, r.type->handle, s.world, native_tag, setup_.private_comm,
+                   &native);
+    track(native, {&r, nullptr, 0});
+}
+
+// ---- channels
+
+void Rank::connect(Channel& ch)
+{
+    std::string why = setup_.backend_reason;
+    if (backend_ != nullptr) {
+        const std::string address = setup_.address_of(ch.peer, why);
+        Lane lane;
+        if (!address.empty() &&
+            backend_->claim(ch.peer, address, settings_.ring_min, lane, why) == Status::ok) {
+            ch.out = RingWriter(lane);
+            ch.path = Channel::Path::ring;
+            return;
+        }
+    }
+    ch.path = Channel::Path::carried;
+    carried_why_[ch.peer] = why;
+    setup_.log->info("messages to rank %d are carried by the real MPI (%s)", ch.peer, why.c_str());
+}
+
+void Rank::define(Source& s)
+{
+    const DefinePrefix prefix{s.comm->id, s.comm->rank, 0};
+    control(*s.channel, Kind::define, 0, s.comm->index, &prefix, sizeof prefix);
+    s.defined = true;
+}
+
+void Rank::acknowledge(Source& s, std::uint64_t cookie)
+{
+    if (s.channel == nullptr)
+        return on_ack(cookie);
+    if (s.channel->path == Channel::Path::fresh)
+        connect(*s.channel);
+    const AckPrefix prefix{cookie};
+    control(*s.channel, Kind::ack, 0, 0, &prefix, sizeof prefix);
+}
+
+void Rank::control(Channel& ch, Kind kind, std::int32_t tag, std::uint32_t comm,
+                   const void* prefix, std::uint32_t bytes)
+{
+    Outgoing o;
+    o.kind = kind;
+    o.tag = tag;
+    o.comm = comm;
+    if (bytes != 0)
+        std::memcpy(o.prefix, prefix, bytes);
+    o.prefix_bytes = bytes;
+    if (ch.path == Channel::Path::carried)
+        return carry(ch, o);
+    if (!ch.pending.empty() || !push_control(ch, o))
+        enqueue(ch, std::move(o));
+}
+
+void Rank::enqueue(Channel& ch, Outgoing&& o)
+{
+    ch.pending.push_back(std::move(o));
+    if (!ch.waiting) {
+        ch.waiting = true;
+        waiting_.push_back(&ch);
+    }
+}
+
+bool Rank::push_control(Channel& ch, Outgoing& o)
+{
+    std::byte* at = ch.out.reserve(o.prefix_bytes);
+    while (at == nullptr) {
+        if (!make_room(ch))
+            return false;
+        at = ch.out.reserve(o.prefix_bytes);
+    }
+    std::memcpy(at, o.prefix, o.prefix_bytes);
+    ch.out.commit(o.kind, o.flags, o.prefix_bytes, o.tag, o.comm);
+    if (!direct_)
+        publish(ch);
+    return true;
+}
+
+// Writes as much of a message as there is room for; true when it is all in the ring.
+bool Rank::push(Channel& ch, Outgoing& o)
+{
+    for (;;) {
+        const std::uint64_t longest = std::min(kPiece, ch.out.largest_payload());
+        const bool whole = !o.begun && o.flags == 0 && o.total <= longest;
+        const std::uint64_t prefix = o.begun || whole ? 0 : sizeof(LongPrefix);
+        const std::uint64_t piece = std::min(o.total - o.sent, longest - prefix);
+        std::byte* at = ch.out.reserve(prefix + piece);
+        if (at == nullptr) {
+            if (!make_room(ch))
+                return false;
+            continue;
+        }
+        const Kind kind = whole ? Kind::eager : o.begun ? Kind::more : Kind::first;
+        if (prefix != 0) {
+            const LongPrefix head{o.total, o.cookie};
+            std::memcpy(at, &head, sizeof head);
+        }
+        if (piece != 0)
+            std::memcpy(at + prefix, o.data + o.sent, piece);
+        ch.out.commit(kind, o.flags, prefix + piece, o.tag, o.comm);
+        if (!direct_)
+            publish(ch);
+        o.begun = true;
+        o.sent += piece;
+        if (o.sent == o.total)
+            return true;
+    }
+}
+
+void Rank::publish(Channel& ch)
+{
+    backend_->publish(ch.peer, ch.out.lane(), ch.announced, ch.out.tail());
+    ch.announced = ch.out.tail();
+}
+
+// The ring is full: a larger one, if it may still grow. The record that names the
+// successor has its room kept free, and stands behind all that was sent before.
+bool Rank::make_room(Channel& ch)
+{
+    ++counters_.full_rings;
+    const std::uint64_t now = ch.out.lane().bytes, next = now * 2;
+    if (ch.grow_refused || next > (placing_ ? settings_.memory_max : settings_.ring_max))
+        return false;
+    Lane lane;
+    std::string why;
+    if (backend_->grow(ch.peer, next, lane, why) != Status::ok) {
+        ch.grow_refused = true;
+        setup_.log->info("the ring to rank %d stays at %llu bytes (%s)", ch.peer,
+                         static_cast<unsigned long long>(now), why.c_str());
+        return false;
+    }
+    const GrowPrefix prefix{lane.ref, lane.bytes};
+    std::memcpy(ch.out.reserve_control(sizeof prefix), &prefix, sizeof prefix);
+    ch.out.commit(Kind::grow, 0, sizeof prefix, 0, 0);
+    if (!direct_)
+        publish(ch);
+    high_water_ = std::max(high_water_, ch.out.high_water());
+    backend_->drop(ch.peer, ch.out.lane());
+    ch.out = RingWriter(lane);
+    ch.announced = 0;
+    ++ch.growths;
+    ++counters_.growths;
+    return true;
+}
+
+// One record as a message of the real MPI, in order by MPI's own rule.
+void Rank::carry(Channel& ch, Outgoing& o)
+{
+    const bool data = o.kind == Kind::eager;
+    const bool prefixed = data && o.flags != 0;
+    const std::uint64_t payload =
+        data ? o.total + (prefixed ? sizeof(LongPrefix) : 0) : o.prefix_bytes;
+    auto* bytes = static_cast<std::byte*>(std::malloc(sizeof(RecordHeader) + payload));
+    const RecordHeader header{static_cast<std::uint32_t>(payload), prefixed ? Kind::first : o.kind,
+                              o.flags, 0, o.tag, o.comm};
+    std::memcpy(bytes, &header, sizeof header);
+    std::byte* at = bytes + sizeof header;
+    if (prefixed) {
+        const LongPrefix head{o.total, o.cookie};
+        std::memcpy(at, &head, sizeof head);
+        at += sizeof head;
+    }
+    if (data && o.total != 0)
+        std::memcpy(at, o.data, o.total);
+    else if (!data && payload != 0)
+        std::memcpy(at, o.prefix, payload);
+    ++counters_.carried_records;
+    const InReal in(*this);
+    MPI_Request native;
+    const auto length = sizeof header + payload;
+    real_.Isend(bytes, static_cast<int>(length), real_.byte, ch.peer, kCarryTag,
+                setup_.private_comm, &native);
+    track(native, {nullptr, bytes, length});
+}
+
+// ---- what waits for room
+
+bool Rank::push_pending(Channel& ch)
+{
+    bool moved = false;
+    while (!ch.pending.empty()) {
+        Outgoing& o = ch.pending.front();
+        const std::uint64_t before = o.sent;
+        const bool done = o.kind == Kind::eager ? push(ch, o) : push_control(ch, o);
+        moved = moved || done || o.sent != before;
+        if (!done)
+            break;
+        if (o.kind == Kind::eager)
+            sent(o);
+        ch.pending.pop_front();
+    }
+    return moved;
+}
+
+bool Rank::push_all_pending()
+{
+    bool moved = false;
+    for (std::size_t i = 0; i < waiting_.size();) {
+        Channel* ch = waiting_[i];
+        moved = push_pending(*ch) || moved;
+        if (ch->pending.empty()) {
+            ch->waiting = false;
+            waiting_[i] = waiting_.back();
+            waiting_.pop_back();
+        } else {
+            ++i;
+        }
+    }
+    return moved;
+}
+
+void Rank::place_sends(bool may_wait)
+{
+    if (waiting_.empty()) [[likely]]
+        return;
+    Guard guard(*this);
+    placing_ = true; // rings may grow past STORM_RING_MAX rather than make us wait
+    push_all_pending();
+    placing_ = false;
+    if (may_wait)
+        wait_until(guard, [&] { return waiting_.empty(); });
+}
+
+void Rank::drain_buffered()
+{
+    Guard guard(*this);
+    wait_until(guard, [&] { return waiting_.empty() && carried_bytes_ == 0; });
+}
+
+} // namespace storm
