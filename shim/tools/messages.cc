@@ -1,0 +1,26 @@
+// stormrun's messages, on standard error.
+#include "messages.hh"
+
+#include <cstdio>
+
+namespace storm::tools {
+
+const char *const usage =
+    "usage: stormrun [--dry-run] [--off] [--launcher PATH] [--lib PATH]\n"
+    "                [mpirun arguments] program args [: mpirun arguments program args ...]\n"
+    "       stormrun --help | --version\n";
+
+void say(const std::string &text) { std::fprintf(stderr, "stormrun: %s\n", text.c_str()); }
+
+void stop(int status, const std::string &text) {
+    say(text);
+    throw Stop{status};
+}
+
+void stop_usage(const std::string &text) {
+    say(text);
+    std::fputs(usage, stderr);
+    throw Stop{exit_usage};
+}
+
+}  // namespace storm::tools
