@@ -2,7 +2,7 @@
 // are sound; if not, the real MPI gets the call unchanged and answers it.
 #include "process.hh"
 
-#include <cstdlib>
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -93,25 +93,52 @@ STORM_SEND(Rsend, Mode::ready)
 STORM_ISEND(Isend, isend, Mode::standard)
 STORM_ISEND(Issend, isend, Mode::synchronous)
 STORM_ISEND(Irsend, isend, Mode::ready)
-STORM_ISEND(Send_init, send_init, Mode::standard)
-STORM_ISEND(Ssend_init, send_init, Mode::synchronous)
-STORM_ISEND(Rsend_init, send_init, Mode::ready)
-STORM_ISEND(Bsend_init, send_init, Mode::buffered)
+
+// These send nothing yet: what the real MPI says of their arguments stands.
+#define STORM_SEND_INIT(name, mode)                                                                \
+    int name(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,      \
+             MPI_Request* request)                                                                 \
+    {                                                                                              \
+        const Sound s = sound_send(buf, count, type, dest, tag, comm);                             \
+        if (!s || request == nullptr) [[unlikely]]                                                 \
+            return process.real.name(buf, count, type, dest, tag, comm, request);                  \
+        *request = s.rank->send_init(buf, count, *s.type, dest, tag, *s.comm, mode);               \
+        return MPI_SUCCESS;                                                                        \
+    }
+STORM_SEND_INIT(Send_init, Mode::standard)
+STORM_SEND_INIT(Ssend_init, Mode::synchronous)
+STORM_SEND_INIT(Rsend_init, Mode::ready)
+STORM_SEND_INIT(Bsend_init, Mode::buffered)
 
 // Buffered sends: the program's buffer stays with the real MPI (other communicators
-// need it); a message that it could not hold is the real MPI's error.
+// need it). The real MPI takes a small message without any buffer and refuses a larger
+// one that the buffer cannot hold: its error is provoked with a message that is larger
+// than the buffer and than any limit below which it would be taken.
 namespace {
+
 bool buffer_holds(const Sound& s, int count)
 {
-    return s.rank->buffer_allows(s.type->size * static_cast<std::uint64_t>(count));
+    constexpr std::uint64_t kTakenAnyway = 4000;
+    const std::uint64_t bytes = s.type->size * static_cast<std::uint64_t>(count);
+    return bytes <= kTakenAnyway || s.rank->buffer_allows(bytes);
 }
+
+int too_large(const Sound& s)
+{
+    constexpr std::uint64_t kAboveAllLimits = 64 << 20;
+    return static_cast<int>(std::min<std::uint64_t>(s.rank->attached() + kAboveAllLimits, INT32_MAX));
+}
+
 } // namespace
 
 int Bsend(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)
 {
     const Sound s = sound_send(buf, count, type, dest, tag, comm);
-    if (!s || !buffer_holds(s, count)) [[unlikely]]
+    if (!s) [[unlikely]]
         return answered(s, process.real.Bsend(buf, count, type, dest, tag, comm), dest, "MPI_Bsend");
+    if (!buffer_holds(s, count)) [[unlikely]]
+        return answered(s, process.real.Bsend(buf, too_large(s), process.real.byte, dest, tag, comm),
+                        dest, "MPI_Bsend");
     return s.rank->send(buf, count, *s.type, dest, tag, *s.comm, Mode::buffered);
 }
 
@@ -119,9 +146,12 @@ int Ibsend(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI
            MPI_Request* request)
 {
     const Sound s = sound_send(buf, count, type, dest, tag, comm);
-    if (!s || request == nullptr || !buffer_holds(s, count)) [[unlikely]]
+    if (!s || request == nullptr) [[unlikely]]
         return answered(s, process.real.Ibsend(buf, count, type, dest, tag, comm, request), dest,
                         "MPI_Ibsend");
+    if (!buffer_holds(s, count)) [[unlikely]]
+        return answered(s, process.real.Ibsend(buf, too_large(s), process.real.byte, dest, tag, comm, request),
+                        dest, "MPI_Ibsend");
     *request = s.rank->isend(buf, count, *s.type, dest, tag, *s.comm, Mode::buffered);
     return MPI_SUCCESS;
 }

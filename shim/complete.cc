@@ -104,7 +104,8 @@ void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& e
         error = r.error;
         where = r.comm;
     }
-    if (r.persistent) {
+    // the real MPI frees a persistent request that ended in an error
+    if (r.persistent && r.error == MPI_SUCCESS) {
         r.state = Request::State::inactive;
         return;
     }
@@ -557,14 +558,14 @@ int Rank::raise(Call call, Comm* where)
     MPI_Comm comm = where != nullptr && where->handle != nullptr ? where->handle : real_.comm_world;
     int me = 0, index = 0, flag = 0, done = 0, rc = MPI_SUCCESS;
     real_.Comm_rank(comm, &me);
-    char byte = 0, none = 0;
+    char bytes[2] = {}, none = 0;
     constexpr int kTag = 0;
     MPI_Request sent, request;
     MPI_Message message;
     MPI_Status status;
     if (call == Call::sendrecv)
-        return real_.Sendrecv(&byte, 1, real_.byte, me, kTag, &none, 0, real_.byte, me, kTag, comm, &status);
-    real_.Isend(&byte, 1, real_.byte, me, kTag, comm, &sent);
+        return real_.Sendrecv(bytes, 1, real_.byte, me, kTag, &none, 0, real_.byte, me, kTag, comm, &status);
+    real_.Isend(bytes, call == Call::sendrecv_replace ? 2 : 1, real_.byte, me, kTag, comm, &sent);
     switch (call) {
     case Call::recv:
         rc = real_.Recv(&none, 0, real_.byte, me, kTag, comm, &status);
@@ -573,13 +574,10 @@ int Rank::raise(Call call, Comm* where)
         real_.Mprobe(me, kTag, comm, &message, &status);
         rc = real_.Mrecv(&none, 0, real_.byte, &message, &status);
         break;
-    case Call::sendrecv_replace: {
-        // the message to replace is empty, the one that comes is not
-        rc = real_.Sendrecv_replace(&none, 0, real_.byte, me, kTag, me, kTag, comm, &status);
-        MPI_Status rest;
-        real_.Recv(&none, 1, real_.byte, me, kTag, comm, &rest);
+    case Call::sendrecv_replace:
+        rc = real_.Sendrecv_replace(bytes, 1, real_.byte, me, kTag, me, kTag, comm, &status);
+        real_.Recv(bytes, 1, real_.byte, me, kTag, comm, &status); // what it sent
         break;
-    }
     default:
         real_.Irecv(&none, 0, real_.byte, me, kTag, comm, &request);
         switch (call) {

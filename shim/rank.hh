@@ -224,6 +224,7 @@ private:
     void start_send(Request& request, bool blocking);
     void send_self(Request& request, std::uint64_t bytes);
     void send_native(Request& request, Source& source, std::uint64_t bytes);
+    void post_native(Request& request, int world, int native_tag, std::uint64_t bytes);
     bool rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const;
     void connect(Channel& channel);
     void define(Source& source);

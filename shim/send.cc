@@ -248,13 +248,7 @@ void Rank::send_self(Request& r, std::uint64_t bytes)
     if (bytes > settings_.eager_max || (setup_.device_pointer != nullptr && setup_.device_pointer(r.buffer))) {
         const std::int32_t native_tag = static_cast<std::int32_t>(
             kFirstNativeTag + self_tag_++ % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
-        r.awaits_ack = false; // the payload's own synchronous send tells
-        const InReal in(*this);
-        MPI_Request native;
-        const auto post = r.mode == Mode::synchronous ? real_.Issend : real_.Isend;
-        post(r.buffer, r.count, r.type->handle, setup_.world_rank, native_tag,
-             setup_.private_comm, &native);
-        track(native, {&r, nullptr, 0});
+        post_native(r, setup_.world_rank, native_tag, bytes);
         on_native(s, r.tag, {bytes, 0, native_tag, 0});
         return;
     }
@@ -293,12 +287,31 @@ void Rank::send_native(Request& r, Source& s, std::uint64_t bytes)
         ch.next_native_tag = 0;
     const NativePrefix prefix{bytes, 0, native_tag, 0};
     control(ch, Kind::native, r.tag, r.comm->index, &prefix, sizeof prefix);
+    post_native(r, s.world, native_tag, bytes);
+}
+
+void Rank::post_native(Request& r, int world, int native_tag, std::uint64_t bytes)
+{
     r.awaits_ack = false; // the payload's own synchronous send tells
-    const InReal in(*this);
     MPI_Request native;
+    if (r.mode == Mode::buffered && bytes <= INT32_MAX) {
+        // complete for the program at once: the copy is ours until the real MPI is done
+        auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
+        types_.pack(*r.type, r.buffer, r.count, copy);
+        {
+            const InReal in(*this);
+            r.error = real_.Isend(copy, static_cast<int>(bytes), real_.byte, world, native_tag,
+                                  setup_.private_comm, &native);
+        }
+        track(native, {nullptr, copy, bytes});
+        r.awaits_copy = false;
+        return finish_send(r);
+    }
     const auto post = r.mode == Mode::synchronous ? real_.Issend : real_.Isend;
-    r.error = post(r.buffer, r.count, r.type->handle, s.world, native_tag, setup_.private_comm,
-                   &native);
+    {
+        const InReal in(*this);
+        r.error = post(r.buffer, r.count, r.type->handle, world, native_tag, setup_.private_comm, &native);
+    }
     track(native, {&r, nullptr, 0});
 }
 
