@@ -267,9 +267,17 @@ int Sendrecv_replace(void* buf, int count, MPI_Datatype type, int dest, int send
 // ---- probes
 
 namespace {
-Sound sound_probe(int source, int tag, MPI_Comm comm)
+inline Sound sound_probe(int source, int tag, MPI_Comm comm)
 {
-    return sound_recv(nullptr, 0, process.real.byte, source, tag, comm);
+    static constinit TypeInfo nothing;
+    Sound s;
+    s.rank = routed();
+    if (s.rank == nullptr || (s.comm = s.rank->find(comm)) == nullptr ||
+        (source < 0 && source != MPI_ANY_SOURCE) || source >= s.comm->size ||
+        (tag < 0 && tag != MPI_ANY_TAG) || tag > s.rank->tag_max()) [[unlikely]]
+        return s;
+    s.type = &nothing;
+    return s;
 }
 } // namespace
 
@@ -287,6 +295,10 @@ int Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status)
     const Sound s = sound_probe(source, tag, comm);
     if (!s || flag == nullptr) [[unlikely]]
         return process.real.Iprobe(source, tag, comm, flag, status);
+    if (s.rank->probe_is_empty(*s.comm)) [[likely]] {
+        *flag = 0;
+        return MPI_SUCCESS;
+    }
     *flag = s.rank->iprobe(source, tag, *s.comm, status) ? 1 : 0;
     return MPI_SUCCESS;
 }

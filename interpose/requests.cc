@@ -37,12 +37,16 @@ int Wait(MPI_Request* request, MPI_Status* status)
 int Test(MPI_Request* request, int* flag, MPI_Status* status)
 {
     Rank* rank = routed();
+    if (rank != nullptr && request != nullptr && flag != nullptr && rank->test_is_empty(*request)) [[likely]] {
+        *flag = 0;
+        return MPI_SUCCESS;
+    }
     return mine(rank, request) && flag != nullptr ? rank->test(request, flag, status)
                                                   : process.real.Test(request, flag, status);
 }
 
-#define STORM_ARRAY(name, verb, params, pass, refuse)                                              \
-    int name params                                                                                \
+#define STORM_ARRAY(function, name, verb, params, pass, refuse)                                    \
+    int function params                                                                            \
     {                                                                                              \
         Rank* rank = routed();                                                                     \
         MPI_Request none = nullptr;                                                                \
@@ -53,21 +57,33 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status)
         }                                                                                          \
     }
 
-STORM_ARRAY(Waitall, waitall, (int count, MPI_Request requests[], MPI_Status* statuses),
+STORM_ARRAY(Waitall, Waitall, waitall, (int count, MPI_Request requests[], MPI_Status* statuses),
             (count, requests, statuses), (1, &none, statuses))
-STORM_ARRAY(Testall, testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[]),
+STORM_ARRAY(Testall, Testall, testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[]),
             (count, requests, flag, statuses), (1, &none, flag, statuses))
-STORM_ARRAY(Waitany, waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status),
+STORM_ARRAY(Waitany, Waitany, waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status),
             (count, requests, index, status), (1, &none, index, status))
-STORM_ARRAY(Testany, testany,
+STORM_ARRAY(Testany_slowly, Testany, testany,
             (int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status),
             (count, requests, index, flag, status), (1, &none, index, flag, status))
-STORM_ARRAY(Waitsome, waitsome,
+STORM_ARRAY(Waitsome, Waitsome, waitsome,
             (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
             (count, requests, done, indices, statuses), (1, &none, done, indices, statuses))
-STORM_ARRAY(Testsome, testsome,
+STORM_ARRAY(Testsome, Testsome, testsome,
             (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
             (count, requests, done, indices, statuses), (1, &none, done, indices, statuses))
+
+int Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status)
+{
+    Rank* rank = routed();
+    if (rank != nullptr && requests != nullptr && index != nullptr && flag != nullptr &&
+        rank->testany_is_empty(count, requests)) [[likely]] {
+        *flag = 0;
+        *index = MPI_UNDEFINED;
+        return MPI_SUCCESS;
+    }
+    return Testany_slowly(count, requests, index, flag, status);
+}
 
 int Start(MPI_Request* request)
 {

@@ -72,9 +72,9 @@ void Rank::fill_status(const Request& r, MPI_Status* status, bool with_error) co
 // True when nothing is left to wait for: complete, inactive, or long given back.
 bool Rank::complete(const Request& r)
 {
-    if (r.state != Request::State::active)
-        return true;
-    return r.what == Request::What::duplicate && advance_stranger(const_cast<Request&>(r));
+    if (r.state == Request::State::active)
+        return false;
+    return r.state != Request::State::stranger || advance_stranger(const_cast<Request&>(r));
 }
 
 // Writes the status of a request that is complete, and ends it. `slot` holds a request
@@ -139,7 +139,7 @@ int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
         const Guard guard(*this);
         if (owns(*request)) {
             const Request& r = ours(*request);
-            if (r.state == Request::State::active) {
+            if (r.state == Request::State::active || r.state == Request::State::stranger) {
                 poll();
                 if (!complete(r)) {
                     ++counters_.empty_tests;
@@ -158,7 +158,7 @@ int Rank::get_status(MPI_Request request, int* flag, MPI_Status* status)
 {
     const Guard guard(*this);
     const Request& r = ours(request);
-    if (r.state == Request::State::active && r.what != Request::What::duplicate)
+    if (r.state == Request::State::active)
         poll();
     *flag = complete(r) ? 1 : 0;
     if (*flag == 0)
@@ -484,7 +484,7 @@ void Rank::free_request(MPI_Request* request)
     *request = real_.request_null;
     if (r.what == Request::What::free)
         return;
-    if (r.state == Request::State::active)
+    if (r.state == Request::State::active || r.state == Request::State::stranger)
         r.freed = true; // it goes on, and ends itself
     else
         release(r);
@@ -514,7 +514,7 @@ MPI_Request Rank::duplicate(MPI_Request made, MPI_Request identity_request, Requ
 {
     const Guard guard(*this);
     holder->what = Request::What::duplicate;
-    holder->state = Request::State::active;
+    holder->state = Request::State::stranger;
     holder->from = MPI_ANY_SOURCE;
     holder->from_tag = MPI_ANY_TAG;
     holder->native = made;

@@ -23,6 +23,9 @@ public:
         return reinterpret_cast<std::uintptr_t>(handle) - base_ < bytes_;
     }
 
+    std::uintptr_t address() const { return base_; }
+    std::size_t bytes() const { return bytes_; }
+
     // Null when memory is exhausted.
     Request* take();
     void give_back(Request* request);

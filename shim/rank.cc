@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 
 namespace storm {
 
 Rank::Rank(const RankSetup& setup)
-    : setup_(setup), real_(*setup.real), settings_(*setup.settings), backend_(setup.backend),
-      threaded_(setup.threaded), direct_(setup.backend == nullptr || setup.backend->direct()),
-      types_(*setup.real)
+    : threaded_(setup.threaded), direct_(setup.backend == nullptr || setup.backend->direct()),
+      indirect_(direct_ ? 0 : 1), setup_(setup), real_(*setup.real), settings_(*setup.settings),
+      backend_(setup.backend), types_(*setup.real)
 {
     static constexpr std::uint64_t kNobodyRings = 0;
     doorbell_ = backend_ != nullptr ? backend_->doorbell() : &kNobodyRings;
@@ -24,7 +25,9 @@ Rank::Rank(const RankSetup& setup)
     if (found != 0)
         tag_max_ = *static_cast<int*>(value);
     if (!pool_.reserve())
-        throw std::string("no range of addresses for requests");
+        throw std::runtime_error("no range of addresses for requests");
+    requests_at_ = pool_.address();
+    requests_bytes_ = pool_.bytes();
     for (auto [handle, identity] : {std::pair{real_.comm_world, std::uint64_t{0}},
                                     std::pair{real_.comm_self, std::uint64_t(setup.world_rank) << 32 | 1}})
         adopt(handle, identity);

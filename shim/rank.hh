@@ -69,7 +69,10 @@ public:
         return find_slow(handle);
     }
     TypeInfo* type_of(MPI_Datatype handle);
-    bool owns(MPI_Request request) const { return pool_.owns(request); }
+    bool owns(MPI_Request request) const
+    {
+        return reinterpret_cast<std::uintptr_t>(request) - requests_at_ < requests_bytes_;
+    }
     bool is_done(MPI_Request request) const { return request == real_.request_done; }
     bool owns_message(MPI_Message message) const;
     int tag_max() const { return tag_max_; }
@@ -137,6 +140,43 @@ public:
     void drain_buffered();
     bool buffer_allows(std::uint64_t bytes) const { return bytes <= attached_; }
     std::uint64_t attached() const { return attached_; }
+
+    // ---- what calls that find nothing cost: inlined into the entry points
+    // True when there is no record, no claim, nothing of ours to push or to test, and
+    // it is not the real MPI's turn. Not for programs with threads.
+    bool nothing_new()
+    {
+        // relaxed loads: hints; whoever acts on them loads again with acquire
+        for (const Inbound& in : inbound_)
+            if (std::atomic_ref(*const_cast<std::uint64_t*>(in.word)).load(std::memory_order_relaxed) != 0)
+                return false;
+        return std::atomic_ref(*const_cast<std::uint64_t*>(doorbell_)).load(std::memory_order_relaxed) == 0 &&
+               (transfers_ | waiting_.size() | indirect_) == 0 && --until_turn_ > 0;
+    }
+    bool pending_quietly(MPI_Request handle)
+    {
+        return owns(handle) &&
+               reinterpret_cast<const Request*>(handle)->state == Request::State::active;
+    }
+    // Each true: the call found nothing, and has been counted.
+    bool test_is_empty(MPI_Request handle)
+    {
+        return !threaded_ && pending_quietly(handle) && nothing_new() && count_empty();
+    }
+    bool testany_is_empty(int count, const MPI_Request* requests)
+    {
+        if (threaded_)
+            return false;
+#pragma GCC unroll 4
+        for (const MPI_Request* end = requests + (count > 0 ? count : 0); requests != end; ++requests)
+            if (!pending_quietly(*requests))
+                return false;
+        return count > 0 && nothing_new() && count_empty();
+    }
+    bool probe_is_empty(const Comm& comm)
+    {
+        return !threaded_ && comm.arrivals.empty() && nothing_new() && count_empty();
+    }
 
     // ---- progress
     bool poll();                // one look at everything; true when something moved
@@ -303,26 +343,35 @@ private:
     void post_carry_receive();
     bool test_carry();
 
-    const RankSetup setup_;
-    const RealMpi& real_;
-    const Settings& settings_;
-    Backend* const backend_;
-    const bool threaded_;
-    const bool direct_;
-    mutable std::mutex mutex_;
-    Counters counters_;
+    bool count_empty()
+    {
+        ++counters_.empty_tests;
+        return true;
+    }
 
-    // what a poll loads, in one place
+    // what a call that finds nothing loads, in two cache lines
     struct Inbound {
         const std::uint64_t* word = nullptr;
         Channel* channel = nullptr;
     };
+    alignas(64) std::uintptr_t requests_at_ = 0; // the pool's range
+    std::size_t requests_bytes_ = 0;
     std::vector<Inbound> inbound_;
     const std::uint64_t* doorbell_;
+    const bool threaded_;
+    const bool direct_;
+    const std::uint8_t indirect_;
+    int in_real_ = 0;
     std::int64_t until_turn_ = 16;
     std::size_t transfers_ = 0; // operations of ours that the real MPI has under way
     std::vector<Channel*> waiting_;
-    int in_real_ = 0;
+    Counters counters_;
+
+    const RankSetup setup_;
+    const RealMpi& real_;
+    const Settings& settings_;
+    Backend* const backend_;
+    mutable std::mutex mutex_;
 
     MPI_Comm last_handle_ = nullptr;
     Comm* last_comm_ = nullptr;

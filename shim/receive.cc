@@ -546,6 +546,7 @@ void Rank::accept_lanes()
         ch.has_in = true;
         inbound_.push_back({ch.in.word(), &ch});
     }
+    doorbell_ = backend_->doorbell();
 }
 
 } // namespace storm

@@ -23,8 +23,13 @@ constexpr std::size_t kFortranIndexOffset = 0x68; // Open MPI 4.1
 enum class Mode : std::uint8_t { standard, synchronous, ready, buffered };
 
 struct Request {
-    enum class What : std::uint8_t { free, send, receive, duplicate, stranger };
-    enum class State : std::uint8_t { inactive, active, complete };
+    enum class What : std::uint8_t { free, send, receive, duplicate };
+    enum class State : std::uint8_t {
+        inactive,
+        active,   // our own progress completes it
+        stranger, // active, and the real MPI must be asked (a communicator's duplication)
+        complete,
+    };
 
     What what = What::free;
     State state = State::inactive;
@@ -57,7 +62,7 @@ struct Request {
     std::int32_t fortran_index = 0;
 
     bool queued = false;        // in a posted queue
-    MPI_Request native = nullptr; // of What::stranger: the real MPI's own request
+    MPI_Request native = nullptr; // duplicate: the real MPI's own request
     MPI_Request native2 = nullptr; // duplicate: the request that carries the identity
     MPI_Comm* made = nullptr;     // duplicate: where the program's new handle stands
     std::int64_t identity[3] = {};

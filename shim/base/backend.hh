@@ -58,7 +58,8 @@ public:
     virtual void drop(int peer, Lane& lane) = 0;
 
     // Receiver: true with the next newly claimed inbound lane, false when there is
-    // none. Called when `*doorbell()` is not zero.
+    // none. Called when `*doorbell()` is not zero; where the doorbell stands may
+    // change with each call.
     virtual bool accept(Claim& claim) = 0;
     virtual const std::uint64_t* doorbell() const = 0;
 
