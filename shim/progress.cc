@@ -1,4 +1,5 @@
 // Progress, ours and the real MPI's, so that neither starves the other.
+#include "copy.hh"
 #include "rank.hh"
 
 #include <algorithm>
@@ -25,6 +26,7 @@ void Rank::Idle::step(Guard& guard)
 {
     Clock& clock = *rank_.setup_.clock;
     guard.breathe();
+    relax();
     if (++polls_ <= rank_.setup_.spin_limit)
         return;
     constexpr std::uint64_t kYieldFor_us = 20000;

@@ -265,6 +265,7 @@ private:
     void send_self(Request& request, std::uint64_t bytes);
     void send_native(Request& request, Source& source, std::uint64_t bytes);
     void post_native(Request& request, int world, int native_tag, std::uint64_t bytes);
+    void copy(std::byte* to, const std::byte* from, std::uint64_t bytes);
     bool rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const;
     void connect(Channel& channel);
     void define(Source& source);
@@ -401,6 +402,7 @@ private:
     MPI_Request carry_request_ = nullptr;
     std::vector<std::byte> carry_buffer_;
 
+    std::uint32_t sent_since_receive_ = 0; // records written since the last one was read
     bool placing_ = false;
     std::uint32_t self_tag_ = 0;
     std::uint64_t carried_bytes_ = 0; // of carried records that the real MPI still reads

@@ -331,6 +331,7 @@ void Rank::free_message(Message* m)
 bool Rank::drain(Channel& ch)
 {
     int handled = 0;
+    sent_since_receive_ = 0;
     RecordHeader header;
     while (handled < kRecordsPerLook) {
         const std::byte* payload = ch.in.peek(header);

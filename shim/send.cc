@@ -1,5 +1,6 @@
 // The sending half of the message path: a call becomes a record in the peer's ring,
 // or an envelope there with the payload by the real MPI.
+#include "copy.hh"
 #include "rank.hh"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ constexpr std::uint64_t kCarriedMax = 4000; // payload of a carried record
 
 // The longest payload of one record: longer messages go in pieces, so that the
 // receiver copies one while we write the next.
-constexpr std::uint64_t kPiece = 16384;
+constexpr std::uint64_t kPiece = 4096;
 
 std::uint64_t bytes_of(const TypeInfo& type, int count)
 {
@@ -122,6 +123,14 @@ bool Rank::rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buf
     return setup_.device_pointer == nullptr || !setup_.device_pointer(buffer);
 }
 
+void Rank::copy(std::byte* to, const std::byte* from, std::uint64_t bytes)
+{
+    if (sent_since_receive_++ == 0)
+        std::memcpy(to, from, bytes);
+    else
+        copy_in_burst(to, from, bytes);
+}
+
 // The fast path: one whole record, nothing before it, room for it. False: the general
 // path must see to it.
 bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo& type,
@@ -135,7 +144,7 @@ bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo
     if (at == nullptr) [[unlikely]]
         return false;
     if (type.contiguous) [[likely]]
-        std::memcpy(at, static_cast<const std::byte*>(buffer) + type.first, bytes);
+        copy(at, static_cast<const std::byte*>(buffer) + type.first, bytes);
     else
         types_.pack(type, buffer, count, at);
     ch->out.commit(Kind::eager, 0, bytes, tag, s.comm->index);
@@ -412,7 +421,7 @@ bool Rank::push(Channel& ch, Outgoing& o)
             std::memcpy(at, &head, sizeof head);
         }
         if (piece != 0)
-            std::memcpy(at + prefix, o.data + o.sent, piece);
+            copy(at + prefix, o.data + o.sent, piece);
         ch.out.commit(kind, o.flags, prefix + piece, o.tag, o.comm);
         if (!direct_)
             publish(ch);
