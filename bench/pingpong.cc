@@ -6,6 +6,8 @@
 //   rate     windows of 64 MPI_Isend / MPI_Irecv + MPI_Waitall and a small answer,
 //            million messages a second
 //   bidir    the same with both ranks sending a window, messages of both counted
+// With fresh_ before it the sender writes its buffer anew before each send, as a code
+// that packs particles does; otherwise the same bytes are sent again and again.
 // Each size is run for a bounded time in several repetitions.
 #define OMPI_SKIP_MPICXX 1 // only the C interface is used
 #define MPICH_SKIP_MPICXX 1
@@ -16,6 +18,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +39,7 @@ struct Options {
 [[noreturn]] void stop(const std::string& why)
 {
     std::fprintf(stderr,
-                 "pingpong: %s\noptions: --mode latency|rate|bidir --sizes a,b,c "
+                 "pingpong: %s\noptions: --mode [fresh_]latency|rate|bidir --sizes a,b,c "
                  "--seconds-per-size S\n",
                  why.c_str());
     MPI_Abort(MPI_COMM_WORLD, 2);
@@ -77,12 +80,13 @@ Options parse(int argc, char** argv)
             stop("unknown option " + std::string(name));
         }
     }
-    if (o.mode != "latency" && o.mode != "rate" && o.mode != "bidir") {
+    const std::string plain = o.mode.rfind("fresh_", 0) == 0 ? o.mode.substr(6) : o.mode;
+    if (plain != "latency" && plain != "rate" && plain != "bidir") {
         stop("unknown mode " + o.mode);
     }
     if (o.sizes.empty()) {
         o.sizes = {8, 64, 256, 1024, 4096, 16384, 65536};
-        if (o.mode != "latency") {
+        if (plain != "latency") {
             o.sizes.push_back(1 << 20);
         }
     }
@@ -109,8 +113,8 @@ private:
 
 class Pair {
 public:
-    Pair(int rank, int bytes, int places)
-        : rank_(rank), bytes_(bytes), out_(bytes, places, fill_of(rank)),
+    Pair(int rank, int bytes, int places, bool fresh)
+        : rank_(rank), bytes_(bytes), fresh_(fresh), out_(bytes, places, fill_of(rank)),
           in_(bytes, places, 0)
     {
     }
@@ -118,11 +122,11 @@ public:
     void round_trip()
     {
         if (rank_ == 0) {
-            MPI_Send(out_[0], bytes_, MPI_BYTE, 1, kTag, MPI_COMM_WORLD);
+            MPI_Send(message(0), bytes_, MPI_BYTE, 1, kTag, MPI_COMM_WORLD);
             MPI_Recv(in_[0], bytes_, MPI_BYTE, 1, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else {
             MPI_Recv(in_[0], bytes_, MPI_BYTE, 0, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(out_[0], bytes_, MPI_BYTE, 0, kTag, MPI_COMM_WORLD);
+            MPI_Send(message(0), bytes_, MPI_BYTE, 0, kTag, MPI_COMM_WORLD);
         }
     }
 
@@ -132,7 +136,7 @@ public:
         int answer = 0;
         if (rank_ == 0) {
             for (int i = 0; i < kWindow; ++i) {
-                MPI_Isend(out_[i], bytes_, MPI_BYTE, 1, kTag, MPI_COMM_WORLD, at(requests, i));
+                MPI_Isend(message(i), bytes_, MPI_BYTE, 1, kTag, MPI_COMM_WORLD, at(requests, i));
             }
         } else {
             for (int i = 0; i < kWindow; ++i) {
@@ -155,7 +159,7 @@ public:
             MPI_Irecv(in_[i], bytes_, MPI_BYTE, peer, kTag, MPI_COMM_WORLD, at(requests, i));
         }
         for (int i = 0; i < kWindow; ++i) {
-            MPI_Isend(out_[i], bytes_, MPI_BYTE, peer, kTag, MPI_COMM_WORLD,
+            MPI_Isend(message(i), bytes_, MPI_BYTE, peer, kTag, MPI_COMM_WORLD,
                       at(requests, kWindow + i));
         }
         MPI_Waitall(2 * kWindow, requests.data(), MPI_STATUSES_IGNORE);
@@ -172,6 +176,15 @@ public:
     }
 
 private:
+    // A code packs new particles into its buffer before each send; a buffer that is
+    // sent again unchanged is still in the receiver's cache.
+    unsigned char* message(int place)
+    {
+        if (fresh_) {
+            std::memset(out_[place], fill_of(rank_), static_cast<std::size_t>(bytes_));
+        }
+        return out_[place];
+    }
     static unsigned char fill_of(int rank) { return static_cast<unsigned char>(0x5a + rank); }
 
     template <std::size_t N>
@@ -181,6 +194,7 @@ private:
     }
 
     int rank_, bytes_;
+    bool fresh_;
     Buffers out_, in_;
 };
 
@@ -212,17 +226,19 @@ std::vector<double> measure(int rank, double seconds, Round round)
 
 void run_size(const Options& o, int rank, int bytes)
 {
-    const int places = o.mode == "latency" ? 1 : kWindow;
-    Pair pair(rank, bytes, places);
+    const bool fresh = o.mode.rfind("fresh_", 0) == 0;
+    const std::string mode = fresh ? o.mode.substr(6) : o.mode;
+    const int places = mode == "latency" ? 1 : kWindow;
+    Pair pair(rank, bytes, places, fresh);
     std::vector<double> seconds;
-    if (o.mode == "latency") {
+    if (mode == "latency") {
         seconds = measure(rank, o.seconds_a_size, [&] { pair.round_trip(); });
-    } else if (o.mode == "rate") {
+    } else if (mode == "rate") {
         seconds = measure(rank, o.seconds_a_size, [&] { pair.window(); });
     } else {
         seconds = measure(rank, o.seconds_a_size, [&] { pair.two_windows(); });
     }
-    if (rank == 1 || o.mode != "rate") {
+    if (rank == 1 || mode != "rate") {
         pair.check(places);
     }
     std::sort(seconds.begin(), seconds.end());
@@ -231,10 +247,10 @@ void run_size(const Options& o, int rank, int bytes)
     if (rank != 0) {
         return;
     }
-    if (o.mode == "latency") {
-        std::printf("latency %d %.1f ns best %.1f\n", bytes, median * 0.5e9, best * 0.5e9);
+    if (mode == "latency") {
+        std::printf("%s %d %.1f ns best %.1f\n", o.mode.c_str(), bytes, median * 0.5e9, best * 0.5e9);
     } else {
-        const double messages = o.mode == "rate" ? kWindow : 2 * kWindow;
+        const double messages = mode == "rate" ? kWindow : 2 * kWindow;
         std::printf("%s %d %.6f M/s best %.6f\n", o.mode.c_str(), bytes,
                     messages * 1e-6 / median, messages * 1e-6 / best);
     }

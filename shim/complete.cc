@@ -51,15 +51,6 @@ struct Rank::Split {
 
 // ---- statuses
 
-void Rank::empty_status(MPI_Status* status, bool with_error) const
-{
-    if (status == MPI_STATUS_IGNORE)
-        return;
-    set_status(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0, false);
-    if (with_error)
-        status->MPI_ERROR = MPI_SUCCESS;
-}
-
 void Rank::fill_status(const Request& r, MPI_Status* status, bool with_error) const
 {
     if (status == MPI_STATUS_IGNORE)

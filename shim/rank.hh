@@ -118,6 +118,11 @@ public:
     }
     int wait_as(Call call, MPI_Request* request, MPI_Status* status);
     int test(MPI_Request* request, int* flag, MPI_Status* status);
+    void null_test(int* flag, MPI_Status* status)
+    {
+        *flag = 1;
+        empty_status(status, false);
+    }
     int waitall(int count, MPI_Request* requests, MPI_Status* statuses);
     int testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses);
     int waitany(int count, MPI_Request* requests, int* index, MPI_Status* status);
@@ -326,7 +331,17 @@ private:
                      const std::vector<int>& ready, const Split& split, int native_count,
                      const std::vector<int>& native_at,
                      const std::vector<MPI_Status>& native_statuses, int& error, Comm*& where);
-    void empty_status(MPI_Status* status, bool with_error) const;
+    void empty_status(MPI_Status* status, bool with_error) const
+    {
+        if (status == MPI_STATUS_IGNORE)
+            return;
+        status->MPI_SOURCE = MPI_ANY_SOURCE;
+        status->MPI_TAG = MPI_ANY_TAG;
+        status->_ucount = 0;
+        status->_cancelled = 0;
+        if (with_error)
+            status->MPI_ERROR = MPI_SUCCESS;
+    }
     void fill_status(const Request& request, MPI_Status* status, bool with_error) const;
     void release(Request& request);
     bool advance_stranger(Request& request);
