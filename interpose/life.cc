@@ -234,6 +234,7 @@ void after_init()
         if (verdict.speaks)
             process.log.warn("not routed, all traffic goes by the real MPI (%s)", verdict.reason.c_str());
         life->backend.reset();
+        life->board.close(); // each opening counts: mpirun looks for the last closing
         return;
     }
     begin_routing(rank, size);

@@ -131,9 +131,9 @@ bool Rank::turn()
 
 void Rank::track(MPI_Request native, NativeOp op)
 {
-    if (native == real_.request_done && op.request == nullptr) {
-        std::free(op.owned); // a small message that the real MPI took at once
-        return;
+    if (native == real_.request_done) { // a small message that the real MPI took at once
+        op.owned_bytes = 0;
+        return native_done(op, MPI_SUCCESS);
     }
     carried_bytes_ += op.owned_bytes;
     native_requests_.push_back(native);
@@ -184,6 +184,10 @@ void Rank::native_done(NativeOp& op, int error)
         return;
     }
     Request& r = *op.request;
+    if (op.owned != nullptr) { // a truncated receive
+        types_.unpack(*r.type, r.buffer, r.count, op.owned, r.capacity);
+        std::free(op.owned);
+    }
     if (r.what == Request::What::receive)
         return finish_receive(r, r.from, r.from_tag, r.received);
     r.error = error;

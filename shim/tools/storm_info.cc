@@ -1,0 +1,455 @@
+// storm-info: what is installed, what it would do here, and what stands in its way.
+#include "base/backend.hh"
+#include "counters.hh"
+#include "first_aid.hh"
+#include "settings.hh"
+#include "words.hh"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+extern char **environ;
+
+namespace storm::tools {
+namespace {
+
+constexpr int exit_usage = 2;
+constexpr const char *library_name = "libstorm.so";
+
+// ---- what is found
+
+struct RealMpiFound {
+    std::string version;  // "" when there is none
+    std::string path;
+    std::string why;
+};
+
+struct LibraryFound {
+    std::string path;  // "" when there is none
+    std::string version;
+    std::string why;
+};
+
+struct BackendFound {
+    std::string name;
+    std::string path;
+    std::string why;  // "" when it works
+};
+
+struct SettingFound {
+    const SettingInfo *info;
+    std::string value;
+    std::string origin;  // default, environment or adjusted
+};
+
+struct Found {
+    RealMpiFound mpi;
+    LibraryFound library;
+    std::vector<BackendFound> backends;
+    std::vector<SettingFound> settings;
+    std::vector<std::string> problems;
+    std::vector<Finding> machine;
+};
+
+std::string path_of(void *handle) {
+    link_map *map = nullptr;
+    return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr ? absolute(map->l_name) : "";
+}
+
+std::string loader_says() {
+    const char *said = dlerror();
+    return said != nullptr ? said : "the loader does not say why";
+}
+
+// The MPI that a program started from here would use: ours is never linked to one.
+RealMpiFound find_mpi() {
+    constexpr const char *soname = "libmpi.so.40";
+    RealMpiFound found;
+    const auto answer = in_child(
+        [] {
+            void *handle = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
+            if (handle == nullptr) return "\n" + loader_says() + "\n";
+            using GetVersion = int (*)(char *, int *);
+            const auto get = reinterpret_cast<GetVersion>(dlsym(handle, "MPI_Get_library_version"));
+            char text[4096] = "";
+            int length = 0;
+            if (get == nullptr || get(text, &length) != 0)
+                return "\nit does not tell its version\n" + path_of(handle);
+            std::string version(text, std::strcspn(text, "\n"));
+            return version + "\n\n" + path_of(handle);
+        },
+        found.why);
+    if (!answer) return found;
+    const std::size_t first = answer->find('\n');
+    const std::size_t second = answer->find('\n', first + 1);
+    found.version = answer->substr(0, first);
+    found.why = answer->substr(first + 1, second - first - 1);
+    found.path = answer->substr(second + 1);
+    return found;
+}
+
+LibraryFound find_library() {
+    LibraryFound found;
+    char self[PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
+    if (length <= 0 || length == static_cast<ssize_t>(sizeof self)) {
+        found.why = "/proc/self/exe cannot be read";
+        return found;
+    }
+    const std::string here = directory_of(std::string(self, static_cast<std::size_t>(length)));
+    const Words places = {here + "/" STORM_LIBDIR_FROM_BINDIR "/" + library_name,
+                          here + "/../../interpose/" + library_name};
+    const auto place = std::find_if(places.begin(), places.end(), exists);
+    if (place == places.end()) {
+        found.why = "searched: " + joined(places, ", ");
+        return found;
+    }
+    found.path = absolute(*place);
+    const auto version = in_child(
+        [&] {
+            void *handle = dlopen(found.path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+            if (handle == nullptr) return "!" + loader_says();
+            using Version = const char *(*)();
+            const auto get = reinterpret_cast<Version>(dlsym(handle, "storm_version"));
+            return get != nullptr ? std::string(get()) : std::string("!it has no storm_version");
+        },
+        found.why);
+    if (version && version->starts_with("!")) found.why = version->substr(1);
+    else if (version) found.version = *version;
+    return found;
+}
+
+const BackendPlugin *load_plugin(const std::string &path, std::string &why) {
+    void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        why = loader_says();
+        return nullptr;
+    }
+    const auto *plugin = static_cast<const BackendPlugin *>(dlsym(handle, "storm_backend"));
+    if (plugin != nullptr && plugin->abi == kBackendAbi) return plugin;
+    why = "it belongs to another version";
+    return nullptr;
+}
+
+// Two processes do what two ranks do: one opens the backend, the other claims a ring
+// in it. Returns "" when that works.
+std::string try_backend(const std::string &path, const Settings &settings) {
+    std::string why;
+    const BackendPlugin *plugin = load_plugin(path, why);
+    if (plugin == nullptr) return why;
+    Log log;
+    log.set_level(LogLevel::quiet);
+    const std::unique_ptr<Backend> receiver(plugin->open({0, settings.memory_max, &log}, why));
+    if (receiver == nullptr) return why;
+    const auto answer = in_child(
+        [&] {
+            std::string refusal;
+            const std::unique_ptr<Backend> sender(plugin->open({1, settings.memory_max, &log}, refusal));
+            Lane lane;
+            if (sender != nullptr && sender->claim(0, receiver->address(), std::bit_ceil(settings.ring_min), lane,
+                                                   refusal) == Status::ok)
+                return std::string();
+            return refusal.empty() ? std::string("it does not say why") : refusal;
+        },
+        why);
+    return answer ? *answer : why;
+}
+
+std::vector<BackendFound> find_backends(const std::string &library, const Settings &settings) {
+    std::vector<BackendFound> found;
+    const auto choice = std::find_if(Settings::table().begin(), Settings::table().end(),
+                                     [](const SettingInfo &s) { return std::strcmp(s.name, "STORM_BACKEND") == 0; });
+    const std::string names(choice->help, std::strcspn(choice->help, ":"));
+    for (const auto &name : split_words(names, "|")) {
+        if (name == "none") continue;
+        BackendFound backend{name, "", ""};
+        const std::string folder = directory_of(library);
+        const Words places = {folder + "/storm/libstorm-" + name + ".so",
+                              folder + "/../backends/libstorm-" + name + ".so"};
+        const auto place = library.empty() ? places.end() : std::find_if(places.begin(), places.end(), exists);
+        if (library.empty()) {
+            backend.why = "plugins stand beside libstorm.so, which was not found";
+        } else if (place == places.end()) {
+            backend.why = "not found (searched: " + joined(places, ", ") + ")";
+        } else {
+            backend.path = absolute(*place);
+            std::string why;
+            backend.why = in_child([&] { return try_backend(backend.path, settings); }, why).value_or(why);
+        }
+        found.push_back(backend);
+    }
+    return found;
+}
+
+std::vector<SettingFound> find_settings(const Settings &settings, const std::vector<std::string> &problems) {
+    std::vector<SettingFound> found;
+    for (const auto &info : Settings::table()) {
+        const std::string name = info.name;
+        SettingFound setting{&info, settings.value_text(name), "default"};
+        const bool refused = std::any_of(problems.begin(), problems.end(),
+                                         [&](const std::string &p) { return p.starts_with(name + "="); });
+        if (refused && setting.value != Settings().value_text(name)) setting.origin = "adjusted";
+        else if (!refused && environment(info.name)) setting.origin = "environment";
+        if (std::strcmp(info.kind, "bytes") == 0) setting.value = size_text(std::stoull(setting.value));
+        found.push_back(setting);
+    }
+    return found;
+}
+
+Found find_settings_only() {
+    Found found;
+    Settings settings;
+    settings.read(environ, found.problems);
+    found.settings = find_settings(settings, found.problems);
+    return found;
+}
+
+Found find_all() {
+    Found found = find_settings_only();
+    Settings settings;
+    std::vector<std::string> ignored;
+    settings.read(environ, ignored);
+    found.mpi = find_mpi();
+    found.library = find_library();
+    found.backends = find_backends(found.library.path, settings);
+    found.machine = first_aid();
+    return found;
+}
+
+// ---- words for the table of settings
+
+// The choices stand in the help before a colon.
+std::string meaning(const SettingInfo &info) {
+    const char *help = info.help;
+    if (std::strcmp(info.kind, "choice") == 0) help += std::min(std::strcspn(help, ":") + 2, std::strlen(help));
+    return help;
+}
+
+std::string range(const SettingInfo &info) {
+    const std::string kind = info.kind;
+    if (kind == "flag") return "0 or 1";
+    if (kind == "choice") {
+        return joined(split_words(std::string(info.help, std::strcspn(info.help, ":")), "|"), ", ");
+    }
+    if (kind == "bytes") return size_text(info.min) + " to " + size_text(info.max) + " bytes";
+    if (kind == "count") return std::to_string(info.min) + " to " + std::to_string(info.max);
+    return "text";
+}
+
+const char *scope(const SettingInfo &info) {
+    return info.agree ? "one value for all ranks of a job" : "each rank has its own";
+}
+
+// ---- text
+
+void print_settings(const Found &found) {
+    std::size_t names = 0, values = 0, origins = 0;
+    for (const auto &s : found.settings) {
+        names = std::max(names, std::strlen(s.info->name));
+        values = std::max(values, s.value.size());
+        origins = std::max(origins, s.origin.size());
+    }
+    for (const auto &s : found.settings)
+        std::printf("  %-*s  %-*s  %-*s  %s (%s; default %s; %s)\n", static_cast<int>(names), s.info->name,
+                    static_cast<int>(values), s.value.c_str(), static_cast<int>(origins), s.origin.c_str(),
+                    meaning(*s.info).c_str(), range(*s.info).c_str(), s.info->fallback, scope(*s.info));
+    for (const auto &problem : found.problems) std::printf("  problem: %s\n", problem.c_str());
+}
+
+void print_text(const Found &found) {
+    std::printf("storm %s\n", STORM_VERSION);
+    const auto line = [](const char *what, const std::string &text) { std::printf("%s: %s\n", what, text.c_str()); };
+    if (found.mpi.version.empty())
+        line("real MPI", "none found (" + found.mpi.why +
+                             "): load an MPI module, or add its folder to LD_LIBRARY_PATH");
+    else
+        line("real MPI", found.mpi.version + " (" + found.mpi.path + ")");
+    if (found.library.path.empty())
+        line("library", std::string(library_name) + " not found (" + found.library.why + "): install it there");
+    else if (found.library.version != STORM_VERSION)
+        line("library", found.library.path + " is not of this version (" +
+                            (found.library.version.empty() ? found.library.why : found.library.version) +
+                            "): install both again");
+    else
+        line("library", found.library.path);
+    for (const auto &b : found.backends)
+        line(("backend " + b.name).c_str(), (b.path.empty() ? "" : b.path + ": ") + (b.why.empty() ? "ok" : b.why));
+    std::printf("settings:\n");
+    print_settings(found);
+    std::printf("this machine:\n");
+    for (const auto &f : found.machine) {
+        std::printf("  %s: %s%s\n", f.name.c_str(), f.value.c_str(), f.enough ? "" : " (too small)");
+        if (!f.advice.empty()) std::printf("    %s\n", f.advice.c_str());
+    }
+}
+
+// ---- JSON
+
+std::string quoted(const std::string &text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        if (static_cast<unsigned char>(c) >= 0x20) {
+            out += c;
+            continue;
+        }
+        char escaped[8];
+        std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+        out += escaped;
+    }
+    return out + "\"";
+}
+
+std::string object(const std::vector<std::pair<std::string, std::string>> &fields) {
+    std::string out;
+    for (const auto &[key, value] : fields) {
+        out += out.empty() ? "{" : ", ";
+        out += quoted(key);
+        out += ": ";
+        out += value;
+    }
+    return out + "}";
+}
+
+template <class Items, class Show>
+std::string array(const Items &items, Show show) {
+    std::string out;
+    for (const auto &item : items) {
+        out += out.empty() ? "[\n    " : ",\n    ";
+        out += show(item);
+    }
+    return out.empty() ? "[]" : out + "\n  ]";
+}
+
+std::string truth(bool value) { return value ? "true" : "false"; }
+
+std::string settings_json(const Found &found) {
+    return array(found.settings, [](const SettingFound &s) {
+        return object({{"name", quoted(s.info->name)},
+                       {"value", quoted(s.value)},
+                       {"default", quoted(s.info->fallback)},
+                       {"kind", quoted(s.info->kind)},
+                       {"range", quoted(range(*s.info))},
+                       {"origin", quoted(s.origin)},
+                       {"scope", quoted(scope(*s.info))},
+                       {"help", quoted(meaning(*s.info))}});
+    });
+}
+
+void print_json(const Found &found, bool settings_only) {
+    const std::string problems = array(found.problems, quoted);
+    std::printf("{\n  \"version\": %s,\n", quoted(STORM_VERSION).c_str());
+    if (!settings_only) {
+        std::printf("  \"real_mpi\": %s,\n", object({{"found", truth(!found.mpi.version.empty())},
+                                                     {"version", quoted(found.mpi.version)},
+                                                     {"path", quoted(found.mpi.path)},
+                                                     {"reason", quoted(found.mpi.why)}}).c_str());
+        std::printf("  \"library\": %s,\n", object({{"found", truth(!found.library.path.empty())},
+                                                    {"path", quoted(found.library.path)},
+                                                    {"version", quoted(found.library.version)},
+                                                    {"reason", quoted(found.library.why)}}).c_str());
+        std::printf("  \"backends\": %s,\n", array(found.backends, [](const BackendFound &b) {
+                        return object({{"name", quoted(b.name)},
+                                       {"path", quoted(b.path)},
+                                       {"ok", truth(b.why.empty())},
+                                       {"reason", quoted(b.why)}});
+                    }).c_str());
+        std::printf("  \"machine\": %s,\n", array(found.machine, [](const Finding &f) {
+                        return object({{"name", quoted(f.name)},
+                                       {"value", quoted(f.value)},
+                                       {"enough", truth(f.enough)},
+                                       {"advice", quoted(f.advice)}});
+                    }).c_str());
+    }
+    std::printf("  \"settings\": %s,\n  \"problems\": %s\n}\n", settings_json(found).c_str(), problems.c_str());
+}
+
+// ---- rows of the man pages
+
+std::string roff(const std::string &text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '\\') out += "\\e";
+        else if (c == '-') out += "\\-";
+        else if (c == '"') out += "\\(dq";
+        else out += c;
+    }
+    return out;
+}
+
+void print_settings_roff() {
+    for (const auto &info : Settings::table()) {
+        std::printf(".TP\n.B %s\n\\&%s.\n.br\n", roff(info.name).c_str(), roff(meaning(info)).c_str());
+        std::printf("Default:\n.BR %s ;\n%s; %s.\n", roff(info.fallback).c_str(), roff(range(info)).c_str(),
+                    scope(info));
+    }
+}
+
+void print_counters_roff() {
+#define STORM_COUNTER(field, name, help) \
+    std::printf(".TP\n.B %s\n\\&%s.\n", roff(name).c_str(), roff(help).c_str());
+#include "counters.def"
+#undef STORM_COUNTER
+}
+
+// ---- the command line
+
+constexpr const char *usage =
+    "usage: storm-info [--json] [--settings]\n"
+    "       storm-info --settings-roff | --counters-roff | --version | --help\n"
+    "\n"
+    "Prints the version, the real MPI, the library and its backends, all settings with\n"
+    "their values, and what of this machine stands in their way.\n"
+    "\n"
+    "  --json           the same as JSON\n"
+    "  --settings       only the settings, and what is wrong with STORM_ variables\n"
+    "  --settings-roff  the settings as rows of a man page\n"
+    "  --counters-roff  the counters of the report as rows of a man page\n";
+
+int run(int argc, char **argv) {
+    bool json = false, settings_only = false;
+    std::string rows;
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        if (word == "--json") json = true;
+        else if (word == "--settings") settings_only = true;
+        else if (word == "--settings-roff" || word == "--counters-roff") rows = word;
+        else if (word == "--version") return std::printf("storm-info %s\n", STORM_VERSION), 0;
+        else if (word == "--help") return std::fputs(usage, stdout), 0;
+        else {
+            std::fprintf(stderr, "storm-info: %s is not an option: see the list\n%s", word.c_str(), usage);
+            return exit_usage;
+        }
+    }
+    if (!rows.empty()) {
+        if (rows == "--settings-roff") print_settings_roff();
+        else print_counters_roff();
+        return 0;
+    }
+    const Found found = settings_only ? find_settings_only() : find_all();
+    if (json) print_json(found, settings_only);
+    else if (settings_only) print_settings(found);
+    else print_text(found);
+    return 0;
+}
+
+}  // namespace
+}  // namespace storm::tools
+
+int main(int argc, char **argv) {
+    const int status = storm::tools::run(argc, argv);
+    if (std::fflush(stdout) != 0) {
+        std::perror("storm-info: standard output");
+        return 1;
+    }
+    return status;
+}
