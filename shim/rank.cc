@@ -135,6 +135,16 @@ void Rank::free_comm(Comm& comm, MPI_Comm handle)
     }
     comm.handle = nullptr;
     comm.freed = true;
+    ++comm.users; // while its messages go
+    for (Message* m = comm.arrivals.front(); m != nullptr;) {
+        Message* next = List<Message, &Message::of_comm>::next(m);
+        if (!m->native && m->arrived == m->total) {
+            comm.remove(*m); // nobody can receive it any more
+            free_message(m);
+        }
+        m = next;
+    }
+    --comm.users;
     comm.each([&](Source& s) {
         if (s.channel != nullptr && s.defined) {
             control(*s.channel, Kind::retire, 0, comm.index, nullptr, 0);

@@ -412,6 +412,8 @@ void Rank::on_eager(Source& s, int tag, const std::byte* payload, std::uint64_t 
             types_.unpack(*r->type, r->buffer, r->count, payload, bytes);
         return finish_receive(*r, s.rank, tag, bytes);
     }
+    if (s.comm->freed) [[unlikely]]
+        return; // no receive can be posted for it any more
     Message* m = new_message(s, tag, bytes, true);
     std::memcpy(m->bytes, payload, bytes);
     m->arrived = bytes;
