@@ -1,6 +1,7 @@
 #include "settings.hh"
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cerrno>
 #include <climits>
@@ -148,6 +149,7 @@ Settings::Settings()
 
 void Settings::read(const char* const* environment, std::vector<std::string>& problems)
 {
+    bool max_given = false;
     for (; environment != nullptr && *environment != nullptr; ++environment) {
         const char* entry = *environment;
         const char* equals = std::strchr(entry, '=');
@@ -155,6 +157,7 @@ void Settings::read(const char* const* environment, std::vector<std::string>& pr
             continue;
         const std::string name(entry, equals);
         const std::string text(equals + 1);
+        max_given = max_given || name == "STORM_RING_MAX";
         std::size_t i = 0;
         bool known = false, good = true;
 #define STORM_SETTING(field, type, setting, kind, fallback, min, max, scope, help)                 \
@@ -185,7 +188,11 @@ void Settings::read(const char* const* environment, std::vector<std::string>& pr
         problems.push_back("STORM_TAGS=" + tags + " is not valid (" + why + "): using the default all");
         tags = "all";
     }
-    if (ring_max < ring_min) {
+    ring_min = std::bit_ceil(ring_min);
+    ring_max = std::bit_floor(ring_max);
+    if (ring_max < ring_min && !max_given) {
+        ring_max = ring_min;
+    } else if (ring_max < ring_min) {
         problems.push_back("STORM_RING_MAX=" + std::to_string(ring_max) +
                            " is below STORM_RING_MIN: using " + std::to_string(ring_min));
         ring_max = ring_min;

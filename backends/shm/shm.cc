@@ -13,6 +13,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <unordered_map>
@@ -89,10 +90,13 @@ std::uint64_t cgroup_headroom()
             } else {
                 continue;
             }
-            const std::uint64_t most = number_in((base + limit).c_str());
-            const std::uint64_t now = number_in((base + usage).c_str());
-            if (most != UINT64_MAX && now != UINT64_MAX)
-                room = std::min(room, most > now ? most - now : 0);
+            // a group above may have the tighter limit
+            for (; base.size() > sizeof "/sys/fs/cgroup" - 1; base.resize(base.rfind('/'))) {
+                const std::uint64_t most = number_in((base + limit).c_str());
+                const std::uint64_t now = number_in((base + usage).c_str());
+                if (most != UINT64_MAX && now != UINT64_MAX)
+                    room = std::min(room, most > now ? most - now : 0);
+            }
         }
         std::fclose(f);
     }
@@ -241,7 +245,9 @@ public:
     {
         const std::uint64_t offset = lane.ref, bytes = lane.bytes + kPage;
         forget(lane);
-        // the old ring's memory goes back to the system at once
+        // the old ring's memory goes back to the system at once, and to the budget
+        // (relaxed: a sum)
+        reinterpret_cast<Header*>(own_.at)->in_use.fetch_sub(bytes, std::memory_order_relaxed);
         ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                     static_cast<off_t>(bytes));
     }
@@ -296,18 +302,30 @@ private:
     Status take(Open& open, std::uint64_t bytes, std::uint64_t& offset, Lane& lane, std::string& why)
     {
         const std::uint64_t whole = bytes + kPage;
-        // relaxed: only the range must be unique
-        offset = open.header->next_offset.fetch_add(whole, std::memory_order_relaxed);
-        if (offset + whole > open.header->limit) {
-            std::uint64_t mine = offset + whole;
-            open.header->next_offset.compare_exchange_strong(mine, offset);
+        // relaxed: a budget, and a range that must only be unique
+        if (open.header->in_use.fetch_add(whole, std::memory_order_relaxed) + whole > open.header->limit) {
+            open.header->in_use.fetch_sub(whole, std::memory_order_relaxed);
             why = "its budget of " + std::to_string(open.header->limit) +
                   " bytes for rings (STORM_MEMORY_MAX) is used up";
             return Status::refused;
         }
+        offset = open.header->next_offset.fetch_add(whole, std::memory_order_relaxed);
+        const Status status = fill(open, offset, bytes, lane, why);
+        if (status != Status::ok)
+            open.header->in_use.fetch_sub(whole, std::memory_order_relaxed);
+        return status;
+    }
+
+    // Memory and a mapping for a range that is ours.
+    Status fill(Open& open, std::uint64_t offset, std::uint64_t bytes, Lane& lane, std::string& why)
+    {
+        const std::uint64_t whole = bytes + kPage;
         const std::uint64_t room = cgroup_headroom();
         int rc = ENOMEM;
-        if (room == UINT64_MAX || whole < room / 8) {
+        struct rlimit files;
+        if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && offset + whole > files.rlim_cur)
+            rc = EFBIG; // growing past it would not fail but kill (SIGXFSZ)
+        else if (room == UINT64_MAX || whole < room / 8) {
             do
                 rc = ::fallocate(open.fd, 0, static_cast<off_t>(offset), static_cast<off_t>(whole)) == 0
                          ? 0
@@ -371,10 +389,10 @@ Backend* open_shm(const BackendSettings& settings, std::string& why)
         fd = high;
     }
     Mapping own;
-    if (::fchmod(fd, 0600) != 0 || kFirstRing >= settings.memory_max ||
+    if (::fchmod(fd, 0600) != 0 || settings.memory_max < 2 * kPage ||
         ::fallocate(fd, 0, 0, static_cast<off_t>(kFirstRing)) != 0 ||
         (own = map(fd, 0, kFirstRing)).at == nullptr) {
-        why = kFirstRing >= settings.memory_max
+        why = settings.memory_max < 2 * kPage
                   ? std::string("STORM_MEMORY_MAX leaves no room for a ring")
                   : std::string("no memory for rings: ") + std::strerror(errno);
         ::close(fd);

@@ -30,8 +30,9 @@ struct Header {
     std::uint32_t layout;
     std::int32_t owner;   // world rank
     std::uint64_t nonce[2];
-    std::uint64_t limit;  // bytes of the whole slab, STORM_MEMORY_MAX
-    alignas(64) std::atomic<std::uint64_t> next_offset;
+    std::uint64_t limit;  // bytes of all rings at once, STORM_MEMORY_MAX
+    alignas(64) std::atomic<std::uint64_t> next_offset; // only grows: places are not used again
+    std::atomic<std::uint64_t> in_use;                  // bytes, given back when a ring is closed
     alignas(64) std::atomic<std::uint32_t> next_entry;
 };
 static_assert(sizeof(Header) <= kPage);
