@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kCarryTag = 1;           // on the private communicator
 constexpr int kFirstNativeTag = 2;
+constexpr std::uint64_t kCopied = 4096; // the real MPI's eager limit on a node
 constexpr std::uint64_t kCarriedMax = 4000; // payload of a carried record
 
 // The longest payload of one record: longer messages go in pieces, so that the
@@ -208,10 +209,10 @@ void Rank::start_send(Request& r, bool blocking)
     counters_.eligible_in_ring += eligible ? 1 : 0;
     if (ch.pending.empty() && push(ch, o))
         return sent(o);
-    // No room now. Eager payloads are copied when the call is made, as far as
-    // STORM_SEND_BUFFER goes; beyond it the program's buffer is read later.
+    // No room now. What the real MPI would take at the call is copied, as far as
+    // STORM_SEND_BUFFER goes; else the program's buffer is read later.
     if (!blocking && !o.owned &&
-        (buffered_ + bytes <= settings_.send_buffer || r.mode == Mode::buffered)) {
+        ((bytes <= kCopied && buffered_ + bytes <= settings_.send_buffer) || r.mode == Mode::buffered)) {
         auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
         std::memcpy(copy + o.sent, o.data + o.sent, bytes - o.sent);
         o.data = copy;
