@@ -50,8 +50,6 @@ constexpr std::int64_t kEnergyAtBirth = std::int64_t{1} << 32;
 constexpr std::int64_t kEnergyCutoff = kEnergyAtBirth >> 7;
 constexpr double kAlbedo = 0.9;
 
-// ---------------------------------------------------------------- photons
-
 // Offsets are within the cell, so that the arithmetic of a flight is the same
 // wherever the block borders lie.
 struct Photon {
@@ -90,8 +88,6 @@ void draw_direction(Photon& p)
     const double phi = 6.283185307179586 * unit(draw_bits(p));
     p.direction = {r * std::cos(phi), r * std::sin(phi), z};
 }
-
-// ---------------------------------------------------------------- the box
 
 // One rank's block: [low, high) in cells on each axis, and who is behind its faces.
 struct Block {
@@ -155,8 +151,6 @@ struct Block {
         }
     }
 };
-
-// ---------------------------------------------------------------- exchange
 
 // Buffers and requests of all faces. A photon put into `send` is counted as sent
 // once it is handed to MPI_Isend, as received once it is in the list of work.
@@ -284,7 +278,8 @@ private:
     {
         in_mpi([&] {
             MPI_Irecv(face.arrived.data(),
-                      static_cast<int>(photons_a_receive_) * items_a_photon_, type_, face.peer, face.tag_in, MPI_COMM_WORLD, &face.receive);
+                      static_cast<int>(photons_a_receive_) * items_a_photon_, type_, face.peer,
+                      face.tag_in, MPI_COMM_WORLD, &face.receive);
         });
     }
 
@@ -346,8 +341,6 @@ private:
     std::int64_t sent_ = 0, received_ = 0, messages_ = 0;
 };
 
-// ---------------------------------------------------------------- termination
-
 // Looks for the end of a step. A rank that has run out of work joins the next round
 // of an Iallreduce over (created, finished, sent, received). The step is over when
 // two rounds in a row give the same counts with nothing alive and nothing under way:
@@ -391,8 +384,6 @@ private:
     MPI_Request request_ = MPI_REQUEST_NULL;
     bool over_ = false;
 };
-
-// ---------------------------------------------------------------- transport
 
 class Transport {
 public:
@@ -626,8 +617,6 @@ private:
     std::int64_t created_ = 0, finished_ = 0;
     Totals totals_{};
 };
-
-// ---------------------------------------------------------------- results
 
 void report(const Options& o, const Transport::Totals& t)
 {

@@ -46,7 +46,7 @@ public:
     RingWriter out;
     std::uint64_t announced = 0; // tail of the last publish (backends that are not direct)
     std::deque<Outgoing> pending;
-    std::int32_t next_native_tag = 0;
+    std::uint32_t next_native_tag = 0; // modulo the tags that the real MPI has
 
     RingReader in;
     bool has_in = false;

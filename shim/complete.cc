@@ -70,7 +70,7 @@ bool Rank::complete(const Request& r)
 
 // Writes the status of a request that is complete, and ends it. `slot` holds a request
 // of ours, a null one, or the shared complete send.
-void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& error, Comm*& where)
+void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& error, MPI_Comm& where)
 {
     if (!owns(*slot)) {
         if (is_done(*slot) && status != MPI_STATUS_IGNORE) {
@@ -93,7 +93,7 @@ void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& e
     fill_status(r, status, with_error);
     if (r.error != MPI_SUCCESS && error == MPI_SUCCESS) {
         error = r.error;
-        where = r.comm;
+        where = r.comm->handle;
     }
     // the real MPI frees a persistent request that ended in an error
     if (r.persistent && r.error == MPI_SUCCESS) {
@@ -109,7 +109,7 @@ void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& e
 int Rank::wait_as(Call call, MPI_Request* request, MPI_Status* status)
 {
     int error = MPI_SUCCESS;
-    Comm* where = nullptr;
+    MPI_Comm where = nullptr;
     {
         Guard guard(*this);
         if (owns(*request)) {
@@ -125,7 +125,7 @@ int Rank::wait_as(Call call, MPI_Request* request, MPI_Status* status)
 int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
 {
     int error = MPI_SUCCESS;
-    Comm* where = nullptr;
+    MPI_Comm where = nullptr;
     {
         const Guard guard(*this);
         if (owns(*request)) {
@@ -166,7 +166,7 @@ int Rank::get_status(MPI_Request request, int* flag, MPI_Status* status)
 int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
 {
     Split split(*this, count, requests);
-    Comm* where = nullptr;
+    MPI_Comm where = nullptr;
     int error = MPI_SUCCESS;
     bool ours_failed = false;
     {
@@ -241,7 +241,7 @@ int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statu
     }
     *flag = 1;
     int error = MPI_SUCCESS;
-    Comm* where = nullptr;
+    MPI_Comm where = nullptr;
     {
         const Guard guard(*this);
         std::size_t next = 0;
@@ -296,7 +296,7 @@ Rank::Glance Rank::glance(int count, const MPI_Request* requests)
 
 int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status, Call call)
 {
-    Comm* where = nullptr;
+    MPI_Comm where = nullptr;
     int error = MPI_SUCCESS;
     {
         Guard guard(*this);
@@ -366,7 +366,7 @@ int Rank::waitsome(int count, MPI_Request* requests, int* done, int* indices, MP
 
 int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_Status* statuses, Call call)
 {
-    Comm* where = nullptr;
+    MPI_Comm where = nullptr;
     int error = MPI_SUCCESS, native_rc = MPI_SUCCESS;
     {
         Guard guard(*this);
@@ -423,7 +423,7 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
 void Rank::report_some(MPI_Request* requests, int* done, int* indices, MPI_Status* statuses,
                        const std::vector<int>& ready, const Split& split, int native_count,
                        const std::vector<int>& native_at,
-                       const std::vector<MPI_Status>& native_statuses, int& error, Comm*& where)
+                       const std::vector<MPI_Status>& native_statuses, int& error, MPI_Comm& where)
 {
     std::vector<std::pair<int, int>> all; // place in the array, place in native_statuses or -1
     for (const int i : ready)
@@ -544,9 +544,10 @@ MPI_Fint Rank::index_of(MPI_Request request) const
 // Only we can see a truncation, and only the real MPI can report it as a program
 // expects: the same error is provoked in the same call, by a native one-byte message
 // to ourselves on the program's communicator, where no other native message is.
-int Rank::raise(Call call, Comm* where)
+int Rank::raise(Call call, MPI_Comm where)
 {
-    MPI_Comm comm = where != nullptr && where->handle != nullptr ? where->handle : real_.comm_world;
+    // a communicator that was freed since has no handle to raise it on
+    MPI_Comm comm = where != nullptr ? where : real_.comm_world;
     int me = 0, index = 0, flag = 0, done = 0, rc = MPI_SUCCESS;
     real_.Comm_rank(comm, &me);
     char bytes[2] = {}, none = 0;

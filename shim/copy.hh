@@ -6,6 +6,13 @@
 
 namespace storm {
 
+// As memcpy, and empty messages may come from nowhere.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes)
+{
+    if (bytes != 0) [[likely]]
+        std::memcpy(to, from, bytes);
+}
+
 // For the second and further messages of a burst, whose receiver is still busy with
 // earlier ones: the string instruction writes whole lines without first fetching them
 // from the receiver's cache. Measured at 1 KiB in bursts of 64: 1.7 to 2.4 times the
@@ -19,7 +26,7 @@ inline void copy_in_burst(std::byte* to, const std::byte* from, std::size_t byte
         return;
     }
 #endif
-    std::memcpy(to, from, bytes);
+    copy_bytes(to, from, bytes);
 }
 
 // The hint of a loop that waits for another core to write a line: it asks for the line

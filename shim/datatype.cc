@@ -1,5 +1,7 @@
 #include "datatype.hh"
 
+#include "copy.hh"
+
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -98,8 +100,8 @@ void TypeCache::release(TypeInfo& type)
 void TypeCache::pack(const TypeInfo& type, const void* buffer, int count, std::byte* out) const
 {
     if (type.contiguous) {
-        std::memcpy(out, static_cast<const std::byte*>(buffer) + type.first,
-                    type.size * static_cast<std::uint64_t>(count));
+        copy_bytes(out, static_cast<const std::byte*>(buffer) + type.first,
+                   type.size * static_cast<std::uint64_t>(count));
         return;
     }
     int position = 0;
@@ -116,7 +118,7 @@ void TypeCache::unpack(const TypeInfo& type, void* buffer, int count, const std:
     if (bytes > room)
         bytes = room;
     if (type.contiguous) {
-        std::memcpy(static_cast<std::byte*>(buffer) + type.first, in, bytes);
+        copy_bytes(static_cast<std::byte*>(buffer) + type.first, in, bytes);
         return;
     }
     const std::uint64_t whole = bytes / type.size, rest = bytes % type.size;

@@ -60,7 +60,10 @@ Request* RequestPool::take()
 
 void RequestPool::give_back(Request* request)
 {
+    // a copy of the handle that the program waits for once more finds nothing to do
     request->what = Request::What::free;
+    request->state = Request::State::inactive;
+    request->persistent = false;
     request->posted = {free_, nullptr};
     free_ = request;
 }

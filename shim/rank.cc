@@ -36,7 +36,17 @@ Rank::Rank(const RankSetup& setup)
     turn_ticks_ = setup_.clock->ticks();
 }
 
-Rank::~Rank() = default;
+Rank::~Rank()
+{
+    // what nobody received; copies that the real MPI may still read stay
+    for (const auto& [identity, comm] : comms_)
+        while (Message* m = comm->arrivals.front()) {
+            comm->remove(*m);
+            std::free(m);
+        }
+    for (const Message* m : exposed_)
+        std::free(const_cast<Message*>(m));
+}
 
 // ---- communicators
 

@@ -138,7 +138,7 @@ public:
     MPI_Message message_at(MPI_Fint index) const;
 
     // Reports a truncation as the real MPI does from this call; returns its code.
-    int raise(Call call, Comm* where);
+    int raise(Call call, MPI_Comm where);
 
     // ---- buffered sends: our part of the accounting for the program's buffer
     void attach_buffer(std::uint64_t bytes) { attached_ = bytes; }
@@ -316,7 +316,7 @@ private:
     // completion (complete.cc)
     struct Split; // an array of requests, those of the real MPI apart
     bool complete(const Request& request);
-    void settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& error, Comm*& where);
+    void settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& error, MPI_Comm& where);
     struct Glance {
         int first = -1;      // the first request of ours that is complete
         bool active = false; // one of ours is not
@@ -330,7 +330,7 @@ private:
     void report_some(MPI_Request* requests, int* done, int* indices, MPI_Status* statuses,
                      const std::vector<int>& ready, const Split& split, int native_count,
                      const std::vector<int>& native_at,
-                     const std::vector<MPI_Status>& native_statuses, int& error, Comm*& where);
+                     const std::vector<MPI_Status>& native_statuses, int& error, MPI_Comm& where);
     void empty_status(MPI_Status* status, bool with_error) const
     {
         if (status == MPI_STATUS_IGNORE)

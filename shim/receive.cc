@@ -1,5 +1,6 @@
 // The receiving half of the message path: records from rings meet posted receives, or
 // wait as unexpected messages.
+#include "copy.hh"
 #include "rank.hh"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ constexpr int kRecordsPerLook = 256;
 int Rank::recv(void* buffer, int count, TypeInfo& type, int source_rank, int tag, Comm& comm,
                MPI_Status* status)
 {
-    Comm* where = nullptr;
+    MPI_Comm where = nullptr;
     int error;
     {
         Guard guard(*this);
@@ -52,7 +53,8 @@ int Rank::recv(void* buffer, int count, TypeInfo& type, int source_rank, int tag
         r.count = count;
         r.buffer = static_cast<std::byte*>(buffer);
         r.type = &type;
-        r.comm = where = &comm;
+        r.comm = &comm;
+        where = comm.handle;
         start_receive(r);
         wait_until(guard, [&] { return r.state == Request::State::complete; });
         fill_status(r, status, false);
@@ -92,7 +94,7 @@ MPI_Request Rank::irecv(void* buffer, int count, TypeInfo& type, int source_rank
 
 int Rank::mrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle, MPI_Status* status)
 {
-    Comm* where = nullptr;
+    MPI_Comm where = nullptr;
     int error;
     {
         Guard guard(*this);
@@ -102,7 +104,8 @@ int Rank::mrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle, MPI
         r.count = count;
         r.buffer = static_cast<std::byte*>(buffer);
         r.type = &type;
-        r.comm = where = m->source->comm;
+        r.comm = m->source->comm;
+        where = r.comm->handle;
         r.capacity = type.size * static_cast<std::uint64_t>(count);
         r.state = Request::State::active;
         exposed_.erase(m);
@@ -256,22 +259,16 @@ void Rank::take(Message& m, Request& r)
     if (m.cookie != 0)
         acknowledge(s, std::exchange(m.cookie, 0));
     if (m.native) {
-        const int native_tag = m.native_tag;
         r.from_tag = m.tag;
-        const std::uint64_t total = m.total;
-        free_message(&m);
-        receive_native(r, s, native_tag, total);
-        return;
-    }
-    if (m.arrived < m.total) {
+        receive_native(r, s, m.native_tag, m.total);
+    } else if (m.arrived < m.total) {
         m.taker = &r;
         return;
+    } else {
+        types_.unpack(*r.type, r.buffer, r.count, m.bytes, std::min(m.total, r.capacity));
+        finish_receive(r, s.rank, m.tag, m.total);
     }
-    const int tag = m.tag;
-    const std::uint64_t total = m.total;
-    types_.unpack(*r.type, r.buffer, r.count, m.bytes, std::min(total, r.capacity));
-    free_message(&m);
-    finish_receive(r, s.rank, tag, total);
+    free_message(&m); // last: a communicator that was freed may end with it
 }
 
 void Rank::finish_receive(Request& r, int from, int tag, std::uint64_t bytes)
@@ -407,7 +404,7 @@ void Rank::on_eager(Source& s, int tag, const std::byte* payload, std::uint64_t 
     Request* r = s.comm->take_posted(s, tag);
     if (r != nullptr) {
         if (r->type->contiguous) [[likely]]
-            std::memcpy(r->buffer + r->type->first, payload, std::min(bytes, r->capacity));
+            copy_bytes(r->buffer + r->type->first, payload, std::min(bytes, r->capacity));
         else
             types_.unpack(*r->type, r->buffer, r->count, payload, bytes);
         return finish_receive(*r, s.rank, tag, bytes);
@@ -461,8 +458,8 @@ void Rank::on_more(Channel& ch, const std::byte* payload, std::uint64_t bytes)
     if (ch.assembling != nullptr) {
         Request& r = *ch.assembling;
         if (ch.gathered < r.capacity)
-            std::memcpy(r.buffer + r.type->first + ch.gathered, payload,
-                        std::min(bytes, r.capacity - ch.gathered));
+            copy_bytes(r.buffer + r.type->first + ch.gathered, payload,
+                       std::min(bytes, r.capacity - ch.gathered));
         ch.gathered += bytes;
         if (ch.gathered == ch.expected) {
             ch.assembling = nullptr;
@@ -471,7 +468,7 @@ void Rank::on_more(Channel& ch, const std::byte* payload, std::uint64_t bytes)
         return;
     }
     Message& m = *ch.gathering;
-    std::memcpy(m.bytes + m.arrived, payload, bytes);
+    copy_bytes(m.bytes + m.arrived, payload, bytes);
     m.arrived += bytes;
     ch.gathered += bytes;
     if (m.arrived < m.total)
@@ -509,6 +506,9 @@ void Rank::on_ack(std::uint64_t cookie)
 
 void Rank::on_define(Channel& ch, std::uint32_t number, const DefinePrefix& prefix)
 {
+    constexpr std::uint32_t kMostComms = 1 << 24;
+    if (number >= kMostComms || prefix.sender_rank < 0 || prefix.sender_rank >= setup_.world_size)
+        corrupt(ch, "a communicator with an impossible number");
     if (number >= ch.entries.size())
         ch.entries.resize(number + 1);
     if (ch.entries[number].source != nullptr)

@@ -97,6 +97,7 @@ private:
 
     void skip(std::uint64_t at, std::uint64_t to_end)
     {
+        // relaxed: ordered by the release below
         std::atomic_ref(*commit_word(lane_.base)).store(0, std::memory_order_relaxed);
         const RecordHeader header{0, Kind::skip, 0, turn_++, 0, 0};
         std::uint64_t word;

@@ -127,7 +127,7 @@ bool Rank::rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buf
 void Rank::copy(std::byte* to, const std::byte* from, std::uint64_t bytes)
 {
     if (sent_since_receive_++ == 0)
-        std::memcpy(to, from, bytes);
+        copy_bytes(to, from, bytes);
     else
         copy_in_burst(to, from, bytes);
 }
@@ -264,8 +264,8 @@ void Rank::send_self(Request& r, std::uint64_t bytes)
     }
     Request* posted = r.comm->take_posted(s, r.tag);
     if (posted != nullptr && posted->type->contiguous && r.type->contiguous) {
-        std::memcpy(posted->buffer + posted->type->first, r.buffer + r.type->first,
-                    std::min(bytes, posted->capacity));
+        copy_bytes(posted->buffer + posted->type->first, r.buffer + r.type->first,
+                   std::min(bytes, posted->capacity));
         r.awaits_ack = false;
         finish_receive(*posted, s.rank, r.tag, bytes);
     } else {
@@ -291,10 +291,8 @@ void Rank::send_native(Request& r, Source& s, std::uint64_t bytes)
     Channel& ch = *s.channel;
     ++counters_.native_messages;
     counters_.native_bytes += bytes;
-    const std::int32_t native_tag =
-        kFirstNativeTag + ch.next_native_tag++ % (tag_max_ - kFirstNativeTag);
-    if (ch.next_native_tag < 0)
-        ch.next_native_tag = 0;
+    const auto native_tag = static_cast<std::int32_t>(
+        kFirstNativeTag + ch.next_native_tag++ % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
     const NativePrefix prefix{bytes, 0, native_tag, 0};
     control(ch, Kind::native, r.tag, r.comm->index, &prefix, sizeof prefix);
     post_native(r, s.world, native_tag, bytes);
@@ -537,14 +535,14 @@ bool Rank::push_all_pending()
 
 void Rank::place_sends(bool may_wait)
 {
-    if (waiting_.empty()) [[likely]]
+    if (!threaded_ && direct_ && waiting_.empty()) [[likely]]
         return;
     Guard guard(*this);
     placing_ = true; // rings may grow past STORM_RING_MAX rather than make us wait
     push_all_pending();
     placing_ = false;
     if (may_wait)
-        wait_until(guard, [&] { return waiting_.empty(); });
+        wait_until(guard, [&] { return waiting_.empty() && (direct_ || backend_->placed()); });
 }
 
 void Rank::drain_buffered()

@@ -188,15 +188,11 @@ void Settings::read(const char* const* environment, std::vector<std::string>& pr
         problems.push_back("STORM_TAGS=" + tags + " is not valid (" + why + "): using the default all");
         tags = "all";
     }
-    ring_min = std::bit_ceil(ring_min);
-    ring_max = std::bit_floor(ring_max);
-    if (ring_max < ring_min && !max_given) {
-        ring_max = ring_min;
-    } else if (ring_max < ring_min) {
+    if (ring_max < ring_min && max_given)
         problems.push_back("STORM_RING_MAX=" + std::to_string(ring_max) +
-                           " is below STORM_RING_MIN: using " + std::to_string(ring_min));
-        ring_max = ring_min;
-    }
+                           " is below STORM_RING_MIN: using " + std::to_string(std::bit_ceil(ring_min)));
+    ring_min = std::bit_ceil(ring_min);
+    ring_max = std::max(std::bit_floor(ring_max), ring_min);
     if (report != "off" && report != "summary" && report.rfind("summary:", 0) != 0) {
         problems.push_back("STORM_REPORT=" + report +
                            " is not valid (off, summary or summary:FILE): using the default off");
@@ -237,7 +233,9 @@ LogLevel Settings::log_level() const
 std::string nearest_setting(const std::string& name)
 {
     std::string best;
-    std::size_t best_distance = 5; // farther than four edits is no misspelling
+    // farther than four edits, or than half of a short name, is no misspelling
+    const std::size_t own = name.size() > 6 ? name.size() - 6 : 0;
+    std::size_t best_distance = std::min<std::size_t>(5, own / 2 + 1);
     for (const SettingInfo& s : Settings::table()) {
         const std::size_t d = edit_distance(name, s.name);
         if (d < best_distance) {

@@ -171,6 +171,7 @@ public:
         Open open(*this, to, peer, why);
         if (open.header == nullptr)
             return Status::refused;
+        // relaxed: a hint, taking an entry below decides
         if (open.header->next_entry.load(std::memory_order_relaxed) >= kEntries) {
             why = "its directory of rings is full";
             return Status::refused;
@@ -309,9 +310,10 @@ private:
                   " bytes for rings (STORM_MEMORY_MAX) is used up";
             return Status::refused;
         }
+        // relaxed: no two may have the same range, and nothing else
         offset = open.header->next_offset.fetch_add(whole, std::memory_order_relaxed);
         const Status status = fill(open, offset, bytes, lane, why);
-        if (status != Status::ok)
+        if (status != Status::ok) // relaxed: a sum
             open.header->in_use.fetch_sub(whole, std::memory_order_relaxed);
         return status;
     }

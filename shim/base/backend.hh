@@ -68,9 +68,13 @@ public:
     virtual void close(int peer, Lane& lane) = 0;
 
     // Not direct only. Sender: bytes [from, to) of the lane, counted from its
-    // beginning of time (not wrapped), may be sent; the commit word at `from` must
-    // become visible after all the rest. `progress` moves what is under way.
+    // beginning of time (not wrapped), may be sent. The eight bytes at `to`, which are
+    // zero, belong to it: they must be placed with the range, and the commit word at
+    // `from` become visible after all the rest. `progress` moves what is under way,
+    // heads on their way back too; `placed` is true when all that was published can be
+    // seen at its target. A dropped mirror stays until its ranges have moved.
     virtual bool direct() const = 0;
+    virtual bool placed() const { return true; }
     virtual void publish(int peer, Lane& lane, std::uint64_t from, std::uint64_t to) = 0;
     virtual void progress() = 0;
 };

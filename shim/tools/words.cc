@@ -65,7 +65,7 @@ bool names(const Words &assignments, const std::string &name) {
 }
 
 std::optional<std::string> environment(const char *name) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     if (value == nullptr) return std::nullopt;
     return value;
 }
