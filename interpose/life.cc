@@ -215,8 +215,9 @@ void after_init()
     if (life->settings.disable || process.rank != nullptr)
         return;
     if (size > 1 && life->board.rank() < 0) {
-        process.log.warn("not routed, all traffic goes by the real MPI (no PMIx launcher): start "
-                         "the job with stormrun or mpirun");
+        if (rank == 0)
+            process.log.warn("not routed, all traffic goes by the real MPI (no PMIx launcher): "
+                             "start the job with stormrun or mpirun");
         return;
     }
     std::string why;
