@@ -44,7 +44,11 @@ public:
     bool selected = true;  // STORM_COMMS
     bool adopted = false;
     bool freed = false;
-    std::uint32_t users = 0; // requests, messages and channels that refer to it
+    std::uint32_t users = 0;    // requests, messages and channels that refer to it
+    std::uint32_t requests = 0; // those of the program among them
+
+    // No receive can be posted any more.
+    bool out_of_reach() const { return freed && requests == 0; }
 
     List<Request, &Request::posted> posted_any;
     List<Message, &Message::of_comm> arrivals;

@@ -442,7 +442,7 @@ void Rank::report_some(MPI_Request* requests, int* done, int* indices, MPI_Statu
     }
 }
 
-// ---- the end of a request
+// ---- the life of a request
 
 Request* Rank::new_request()
 {
@@ -455,6 +455,29 @@ Request* Rank::new_request()
     return r;
 }
 
+void Rank::fill(Request& r, Request::What what, const void* buffer, int count, TypeInfo& type,
+                int rank, int tag, Comm& comm)
+{
+    r.what = what;
+    r.rank = rank;
+    r.tag = tag;
+    r.count = count;
+    r.buffer = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
+    r.type = &type;
+    r.comm = &comm;
+}
+
+Request& Rank::keep(Request::What what, const void* buffer, int count, TypeInfo& type, int rank,
+                    int tag, Comm& comm)
+{
+    Request& r = *new_request();
+    fill(r, what, buffer, count, type, rank, tag, comm);
+    types_.hold(type);
+    ++comm.users;
+    ++comm.requests;
+    return r;
+}
+
 // Gives back what a request held; the object may be used again at once.
 void Rank::release(Request& r)
 {
@@ -464,6 +487,8 @@ void Rank::release(Request& r)
     pool_.give_back(&r);
     if (comm != nullptr) {
         --comm->users;
+        --comm->requests;
+        discard(*comm);
         maybe_destroy(*comm);
     }
 }

@@ -145,16 +145,7 @@ void Rank::free_comm(Comm& comm, MPI_Comm handle)
     }
     comm.handle = nullptr;
     comm.freed = true;
-    ++comm.users; // while its messages go
-    for (Message* m = comm.arrivals.front(); m != nullptr;) {
-        Message* next = List<Message, &Message::of_comm>::next(m);
-        if (!m->native && m->arrived == m->total) {
-            comm.remove(*m); // nobody can receive it any more
-            free_message(m);
-        }
-        m = next;
-    }
-    --comm.users;
+    discard(comm);
     comm.each([&](Source& s) {
         if (s.channel != nullptr && s.defined) {
             control(*s.channel, Kind::retire, 0, comm.index, nullptr, 0);
@@ -162,6 +153,24 @@ void Rank::free_comm(Comm& comm, MPI_Comm handle)
         }
     });
     maybe_destroy(comm);
+}
+
+// Messages on a communicator whose handle is gone, as far as nobody can receive them:
+// a persistent request could still be started.
+void Rank::discard(Comm& comm)
+{
+    if (!comm.out_of_reach())
+        return;
+    ++comm.users; // while its messages go
+    for (Message* m = comm.arrivals.front(); m != nullptr;) {
+        Message* next = List<Message, &Message::of_comm>::next(m);
+        if (!m->native && m->arrived == m->total) {
+            comm.remove(*m);
+            free_message(m);
+        }
+        m = next;
+    }
+    --comm.users;
 }
 
 void Rank::maybe_destroy(Comm& comm)

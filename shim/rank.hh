@@ -261,7 +261,14 @@ private:
     Comm* by_id(std::uint64_t identity);
     Source& source(Comm& comm, int member);
     Channel& channel(int world_rank);
+    void discard(Comm& comm);
     void maybe_destroy(Comm& comm);
+
+    static void fill(Request& request, Request::What what, const void* buffer, int count,
+                     TypeInfo& type, int rank, int tag, Comm& comm);
+    // A request that outlives the call: it holds its datatype and communicator.
+    Request& keep(Request::What what, const void* buffer, int count, TypeInfo& type, int rank, int tag,
+                  Comm& comm);
 
     // sending (send.cc)
     bool send_at_once(Source& source, const void* buffer, int count, const TypeInfo& type,

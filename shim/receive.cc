@@ -47,13 +47,7 @@ int Rank::recv(void* buffer, int count, TypeInfo& type, int source_rank, int tag
     {
         Guard guard(*this);
         Request r;
-        r.what = Request::What::receive;
-        r.rank = source_rank;
-        r.tag = tag;
-        r.count = count;
-        r.buffer = static_cast<std::byte*>(buffer);
-        r.type = &type;
-        r.comm = &comm;
+        fill(r, Request::What::receive, buffer, count, type, source_rank, tag, comm);
         where = comm.handle;
         start_receive(r);
         wait_until(guard, [&] { return r.state == Request::State::complete; });
@@ -67,29 +61,18 @@ MPI_Request Rank::recv_init(void* buffer, int count, TypeInfo& type, int source_
                             Comm& comm)
 {
     const Guard guard(*this);
-    Request& r = *new_request();
-    r.what = Request::What::receive;
+    Request& r = keep(Request::What::receive, buffer, count, type, source_rank, tag, comm);
     r.persistent = true;
-    r.rank = source_rank;
-    r.tag = tag;
-    r.count = count;
-    r.buffer = static_cast<std::byte*>(buffer);
-    r.type = &type;
-    r.comm = &comm;
-    types_.hold(type);
-    ++comm.users;
     return reinterpret_cast<MPI_Request>(&r);
 }
 
 MPI_Request Rank::irecv(void* buffer, int count, TypeInfo& type, int source_rank, int tag,
                         Comm& comm)
 {
-    const MPI_Request handle = recv_init(buffer, count, type, source_rank, tag, comm);
     const Guard guard(*this);
-    Request& r = *reinterpret_cast<Request*>(handle);
-    r.persistent = false;
+    Request& r = keep(Request::What::receive, buffer, count, type, source_rank, tag, comm);
     start_receive(r);
-    return handle;
+    return reinterpret_cast<MPI_Request>(&r);
 }
 
 int Rank::mrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle, MPI_Status* status)
@@ -100,11 +83,7 @@ int Rank::mrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle, MPI
         Guard guard(*this);
         Message* m = message_of(handle);
         Request r;
-        r.what = Request::What::receive;
-        r.count = count;
-        r.buffer = static_cast<std::byte*>(buffer);
-        r.type = &type;
-        r.comm = m->source->comm;
+        fill(r, Request::What::receive, buffer, count, type, m->source->rank, m->tag, *m->source->comm);
         where = r.comm->handle;
         r.capacity = type.size * static_cast<std::uint64_t>(count);
         r.state = Request::State::active;
@@ -121,16 +100,9 @@ MPI_Request Rank::imrecv(void* buffer, int count, TypeInfo& type, MPI_Message ha
 {
     const Guard guard(*this);
     Message* m = message_of(handle);
-    Request& r = *new_request();
-    r.what = Request::What::receive;
-    r.count = count;
-    r.buffer = static_cast<std::byte*>(buffer);
-    r.type = &type;
-    r.comm = m->source->comm;
+    Request& r = keep(Request::What::receive, buffer, count, type, m->source->rank, m->tag, *m->source->comm);
     r.capacity = type.size * static_cast<std::uint64_t>(count);
     r.state = Request::State::active;
-    types_.hold(type);
-    ++r.comm->users;
     exposed_.erase(m);
     take(*m, r);
     return reinterpret_cast<MPI_Request>(&r);
@@ -409,8 +381,8 @@ void Rank::on_eager(Source& s, int tag, const std::byte* payload, std::uint64_t 
             types_.unpack(*r->type, r->buffer, r->count, payload, bytes);
         return finish_receive(*r, s.rank, tag, bytes);
     }
-    if (s.comm->freed) [[unlikely]]
-        return; // no receive can be posted for it any more
+    if (s.comm->out_of_reach()) [[unlikely]]
+        return;
     Message* m = new_message(s, tag, bytes, true);
     std::memcpy(m->bytes, payload, bytes);
     m->arrived = bytes;

@@ -37,14 +37,8 @@ int Rank::send(const void* buffer, int count, TypeInfo& type, int dest, int tag,
     // A synchronous send is named in its ack, so it needs a request with an index.
     Request here;
     Request& r = mode == Mode::synchronous ? *new_request() : here;
-    r.what = Request::What::send;
+    fill(r, Request::What::send, buffer, count, type, dest, tag, comm);
     r.mode = mode;
-    r.rank = dest;
-    r.tag = tag;
-    r.count = count;
-    r.buffer = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
-    r.type = &type;
-    r.comm = &comm;
     start_send(r, mode != Mode::buffered);
     wait_until(guard, [&] {
         return r.state == Request::State::complete && carried_bytes_ <= settings_.send_buffer;
@@ -63,17 +57,8 @@ MPI_Request Rank::isend(const void* buffer, int count, TypeInfo& type, int dest,
     if (mode != Mode::synchronous && rides(comm, tag, bytes, buffer) &&
         send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]]
         return real_.request_done;
-    Request& r = *new_request();
-    r.what = Request::What::send;
+    Request& r = keep(Request::What::send, buffer, count, type, dest, tag, comm);
     r.mode = mode;
-    r.rank = dest;
-    r.tag = tag;
-    r.count = count;
-    r.buffer = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
-    r.type = &type;
-    r.comm = &comm;
-    types_.hold(type);
-    ++comm.users;
     start_send(r, false);
     if (r.state == Request::State::complete && r.error == MPI_SUCCESS && mode != Mode::synchronous) {
         // as the real MPI does: a send that is complete at once has no request of its own
@@ -87,18 +72,9 @@ MPI_Request Rank::send_init(const void* buffer, int count, TypeInfo& type, int d
                             Comm& comm, Mode mode)
 {
     const Guard guard(*this);
-    Request& r = *new_request();
-    r.what = Request::What::send;
+    Request& r = keep(Request::What::send, buffer, count, type, dest, tag, comm);
     r.persistent = true;
     r.mode = mode;
-    r.rank = dest;
-    r.tag = tag;
-    r.count = count;
-    r.buffer = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
-    r.type = &type;
-    r.comm = &comm;
-    types_.hold(type);
-    ++comm.users;
     return reinterpret_cast<MPI_Request>(&r);
 }
 
