@@ -93,7 +93,7 @@ void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& e
     fill_status(r, status, with_error);
     if (r.error != MPI_SUCCESS && error == MPI_SUCCESS) {
         error = r.error;
-        where = r.comm->handle;
+        where = r.comm != nullptr ? r.comm->handle : nullptr;
     }
     // the real MPI frees a persistent request that ended in an error
     if (r.persistent && r.error == MPI_SUCCESS) {
@@ -119,7 +119,7 @@ int Rank::wait_as(Call call, MPI_Request* request, MPI_Status* status)
         }
         settle(request, status, false, error, where);
     }
-    return error == MPI_SUCCESS ? error : raise(call, where);
+    return error == MPI_SUCCESS ? error : raise(call, where, error);
 }
 
 int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
@@ -142,7 +142,7 @@ int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
         *flag = 1;
         settle(request, status, false, error, where);
     }
-    return error == MPI_SUCCESS ? error : raise(Call::test, where);
+    return error == MPI_SUCCESS ? error : raise(Call::test, where, error);
 }
 
 int Rank::get_status(MPI_Request request, int* flag, MPI_Status* status)
@@ -204,7 +204,7 @@ int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
             }
         }
     }
-    return error == MPI_SUCCESS ? native_rc : raise(Call::waitall, where);
+    return error == MPI_SUCCESS ? native_rc : raise(Call::waitall, where, error);
 }
 
 int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statuses)
@@ -256,7 +256,7 @@ int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statu
             }
         }
     }
-    return error == MPI_SUCCESS ? native_rc : raise(Call::testall, where);
+    return error == MPI_SUCCESS ? native_rc : raise(Call::testall, where, error);
 }
 
 int Rank::testany(int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status)
@@ -342,7 +342,7 @@ int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Statu
             moved = poll();
         }
     }
-    return error == MPI_SUCCESS ? error : raise(call, where);
+    return error == MPI_SUCCESS ? error : raise(call, where, error);
 }
 
 int Rank::none_active(int* index, int* flag, MPI_Status* status) const
@@ -416,7 +416,7 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
             moved = poll();
         }
     }
-    return error == MPI_SUCCESS ? native_rc : raise(call, where);
+    return error == MPI_SUCCESS ? native_rc : raise(call, where, error);
 }
 
 // Merges what completed here and in the real MPI in the order of the array.
@@ -541,17 +541,25 @@ MPI_Request Rank::duplicate(MPI_Request made, MPI_Request identity_request, Requ
 bool Rank::advance_stranger(Request& r)
 {
     MPI_Request both[] = {r.native, r.native2};
-    int flag = 0;
+    MPI_Status statuses[2];
+    int flag = 0, rc;
     {
         const InReal in(*this);
-        real_.Testall(2, both, &flag, MPI_STATUSES_IGNORE);
+        rc = real_.Testall(2, both, &flag, statuses);
     }
     r.native = both[0];
     r.native2 = both[1];
+    if (rc != MPI_SUCCESS) { // the real MPI could not make it, and has told its handler
+        r.error = rc != MPI_ERR_IN_STATUS ? rc
+                  : statuses[0].MPI_ERROR != MPI_SUCCESS ? statuses[0].MPI_ERROR
+                                                         : statuses[1].MPI_ERROR;
+        r.state = Request::State::complete;
+        return true;
+    }
     if (flag == 0)
         return false;
     r.state = Request::State::complete;
-    if (r.identity[2] == 0)
+    if (r.identity[2] == 0 && *r.made != real_.comm_null)
         adopt_locked(*r.made, static_cast<std::uint64_t>(r.identity[0]) << 32 |
                                   static_cast<std::uint64_t>(r.identity[1]));
     return true;
@@ -569,8 +577,15 @@ MPI_Fint Rank::index_of(MPI_Request request) const
 // Only we can see a truncation, and only the real MPI can report it as a program
 // expects: the same error is provoked in the same call, by a native one-byte message
 // to ourselves on the program's communicator, where no other native message is.
-int Rank::raise(Call call, MPI_Comm where)
+int Rank::raise(Call call, MPI_Comm where, int error)
 {
+    if (error != MPI_ERR_TRUNCATE) { // of the private communicator: told on the program's
+        if (where != nullptr)
+            real_.Comm_call_errhandler(where, error);
+        const bool several = call == Call::waitall || call == Call::testall ||
+                             call == Call::waitsome || call == Call::testsome;
+        return several ? MPI_ERR_IN_STATUS : error;
+    }
     // a communicator that was freed since has no handle to raise it on
     MPI_Comm comm = where != nullptr ? where : real_.comm_world;
     int me = 0, index = 0, flag = 0, done = 0, rc = MPI_SUCCESS;

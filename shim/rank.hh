@@ -137,8 +137,8 @@ public:
     MPI_Fint message_index(MPI_Message message);
     MPI_Message message_at(MPI_Fint index) const;
 
-    // Reports a truncation as the real MPI does from this call; returns its code.
-    int raise(Call call, MPI_Comm where);
+    // Reports an error as the real MPI does from this call; returns its code.
+    int raise(Call call, MPI_Comm where, int error);
 
     // ---- buffered sends: our part of the accounting for the program's buffer
     void attach_buffer(std::uint64_t bytes) { attached_ = bytes; }

@@ -54,7 +54,7 @@ int Rank::recv(void* buffer, int count, TypeInfo& type, int source_rank, int tag
         fill_status(r, status, false);
         error = r.error;
     }
-    return error == MPI_SUCCESS ? error : raise(Call::recv, where);
+    return error == MPI_SUCCESS ? error : raise(Call::recv, where, error);
 }
 
 MPI_Request Rank::recv_init(void* buffer, int count, TypeInfo& type, int source_rank, int tag,
@@ -93,7 +93,7 @@ int Rank::mrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle, MPI
         fill_status(r, status, false);
         error = r.error;
     }
-    return error == MPI_SUCCESS ? error : raise(Call::mrecv, where);
+    return error == MPI_SUCCESS ? error : raise(Call::mrecv, where, error);
 }
 
 MPI_Request Rank::imrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle)

@@ -46,7 +46,13 @@ int Rank::send(const void* buffer, int count, TypeInfo& type, int dest, int tag,
     const int error = r.error;
     if (&r != &here)
         pool_.give_back(&r);
-    return error;
+    if (error == MPI_SUCCESS) [[likely]]
+        return error;
+    const MPI_Comm where = comm.handle;
+    guard.release(); // the program's error handler may call us
+    const int told = raise(Call::wait, where, error);
+    guard.retake();
+    return told;
 }
 
 MPI_Request Rank::isend(const void* buffer, int count, TypeInfo& type, int dest, int tag,
