@@ -89,8 +89,8 @@ private:
         }
         if (skipped != 0) [[unlikely]]
             skip(at, to_end);
-        // a look at the head eight times a lap keeps the high-water mark honest
-        if (((tail_ ^ (tail_ + need)) & (lane_.bytes / 8)) != 0) [[unlikely]]
+        // a look at the head once a lap keeps the high-water mark honest; more would cost
+        if (((tail_ ^ (tail_ + need)) & lane_.bytes) != 0) [[unlikely]]
             high_water_ = used() + need > high_water_ ? tail_ - head_ + need : high_water_;
         return lane_.base + (tail_ & (lane_.bytes - 1)) + sizeof(RecordHeader);
     }
