@@ -284,7 +284,9 @@ void Rank::post_native(Request& r, int world, int native_tag, std::uint64_t byte
 {
     r.awaits_ack = false; // the payload's own synchronous send tells
     MPI_Request native;
-    if (r.mode == Mode::buffered && bytes <= INT32_MAX) {
+    const bool small = bytes <= kCopied && carried_bytes_ + bytes <= settings_.send_buffer &&
+                       r.mode != Mode::synchronous;
+    if (small || (r.mode == Mode::buffered && bytes <= INT32_MAX)) {
         // complete for the program at once: the copy is ours until the real MPI is done
         auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
         types_.pack(*r.type, r.buffer, r.count, copy);
