@@ -425,6 +425,8 @@ private:
     std::vector<std::byte> carry_buffer_;
 
     std::uint32_t sent_since_receive_ = 0; // records written since the last one was read
+    std::uint64_t backlog_ = 0;      // messages that arrived and are not received
+    std::uint64_t backlog_peak_ = 0; // since there were none
     bool placing_ = false;
     std::uint32_t self_tag_ = 0;
     std::uint64_t carried_bytes_ = 0; // of carried records that the real MPI still reads

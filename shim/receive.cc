@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <malloc.h>
 #include <new>
 #include <utility>
 
@@ -290,6 +291,8 @@ Message* Rank::new_message(Source& s, int tag, std::uint64_t total, bool keep_by
     m->source = &s;
     m->bytes = static_cast<std::byte*>(at) + sizeof(Message);
     ++s.comm->users;
+    ++backlog_;
+    backlog_peak_ = std::max(backlog_peak_, backlog_);
     return m;
 }
 
@@ -301,6 +304,9 @@ void Rank::free_message(Message* m)
     std::free(m);
     --comm.users;
     maybe_destroy(comm);
+    constexpr std::uint64_t kLargeBacklog = 16384;
+    if (--backlog_ == 0 && std::exchange(backlog_peak_, 0) > kLargeBacklog)
+        ::malloc_trim(0); // a large backlog is over: its memory goes back to the system
 }
 
 // ---- records

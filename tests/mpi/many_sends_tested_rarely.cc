@@ -1,4 +1,4 @@
-// Nonblocking sends (50,000; long: 10^6) whose requests are tested rarely, to a rank that polls; the
+// 10^5 nonblocking sends whose requests are tested rarely, to a rank that polls; the
 // memory of this process does not keep what has been delivered.
 // run: ranks=2,3 timeout=100 long
 #include "check.h"
@@ -43,7 +43,7 @@ static void all_to_next(int messages) {
 
 int main(int argc, char **argv) {
     begin(argc, argv);
-    int messages = given("long") ? 1000000 : 50000;
+    int messages = given("long") ? 1000000 : 100000;
     all_to_next(messages);
     long before = resident_mib();
     all_to_next(messages);
