@@ -25,7 +25,7 @@ struct Outgoing {
     bool begun = false;
     bool owned = false;         // data is our copy
     Request* request = nullptr; // told when the last byte has left; null when nobody waits
-    std::byte prefix[sizeof(NativePrefix)] = {}; // payload of a control record
+    std::byte prefix[sizeof(DefinePrefix)] = {}; // payload of a control record
     std::uint32_t prefix_bytes = 0;
 };
 

@@ -178,6 +178,8 @@ bool Rank::test_native()
 
 void Rank::native_done(NativeOp& op, int error)
 {
+    if (op.message != nullptr)
+        return pulled(*op.message, error);
     if (op.request == nullptr) {
         carried_bytes_ -= op.owned_bytes;
         std::free(op.owned);
@@ -189,7 +191,7 @@ void Rank::native_done(NativeOp& op, int error)
         std::free(op.owned);
     }
     if (r.what == Request::What::receive)
-        return finish_receive(r, r.from, r.from_tag, r.received);
+        return finish_receive(r, r.from, r.from_tag, r.received, error);
     r.error = error;
     r.awaits_copy = false;
     finish_send(r);

@@ -38,14 +38,16 @@ Rank::Rank(const RankSetup& setup)
 
 Rank::~Rank()
 {
-    // what nobody received; copies that the real MPI may still read stay
+    // what nobody received; copies that the real MPI may still read or write stay
     for (const auto& [identity, comm] : comms_)
         while (Message* m = comm->arrivals.front()) {
             comm->remove(*m);
-            std::free(m);
+            if (!m->filling)
+                std::free(m);
         }
     for (const Message* m : exposed_)
-        std::free(const_cast<Message*>(m));
+        if (!m->filling)
+            std::free(const_cast<Message*>(m));
 }
 
 // ---- communicators

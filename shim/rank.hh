@@ -313,7 +313,10 @@ private:
     void start_receive(Request& request);
     void take(Message& message, Request& request);
     void receive_native(Request& request, Source& source, int native_tag, std::uint64_t total);
-    void finish_receive(Request& request, int from, int tag, std::uint64_t bytes);
+    void finish_receive(Request& request, int from, int tag, std::uint64_t bytes,
+                        int error = MPI_SUCCESS);
+    void pull(Message& message);
+    void pulled(Message& message, int error);
     void acknowledge(Source& source, std::uint64_t cookie);
     void accept_lanes();
     Message* message_of(MPI_Message handle) const;
@@ -355,9 +358,10 @@ private:
 
     // native operations under way on the private communicator (progress.cc)
     struct NativeOp {
-        Request* request = nullptr;   // told at the end; null for a carried record
+        Request* request = nullptr;   // told at the end
         std::byte* owned = nullptr;   // freed at the end
         std::uint64_t owned_bytes = 0;
+        Message* message = nullptr;   // whose bytes it brings
     };
     void track(MPI_Request native, NativeOp op);
     bool turn();

@@ -239,17 +239,17 @@ void Rank::take(Message& m, Request& r)
         return;
     } else {
         types_.unpack(*r.type, r.buffer, r.count, m.bytes, std::min(m.total, r.capacity));
-        finish_receive(r, s.rank, m.tag, m.total);
+        finish_receive(r, s.rank, m.tag, m.total, m.error);
     }
     free_message(&m); // last: a communicator that was freed may end with it
 }
 
-void Rank::finish_receive(Request& r, int from, int tag, std::uint64_t bytes)
+void Rank::finish_receive(Request& r, int from, int tag, std::uint64_t bytes, int error)
 {
     r.from = from;
     r.from_tag = tag;
     r.received = bytes;
-    r.error = bytes > r.capacity ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+    r.error = error == MPI_SUCCESS && bytes > r.capacity ? MPI_ERR_TRUNCATE : error;
     counters_.truncations += bytes > r.capacity ? 1 : 0;
     r.state = Request::State::complete;
     if (r.freed)
@@ -463,11 +463,40 @@ void Rank::on_native(Source& s, int tag, const NativePrefix& prefix)
         r->from_tag = tag;
         return receive_native(*r, s, prefix.native_tag, prefix.total);
     }
-    Message* m = new_message(s, tag, prefix.total, false);
-    m->native = true;
+    const bool small = prefix.total <= kSmall && (prefix.flags & kSynchronous) == 0;
+    Message* m = new_message(s, tag, prefix.total, small);
     m->native_tag = prefix.native_tag;
     s.comm->arrive(*m);
     ++counters_.unexpected;
+    if (small)
+        pull(*m);
+    else
+        m->native = true;
+}
+
+// A small payload that nobody waits for comes to us at once: an unexpected message costs
+// the real MPI several times the memory, which it never gives back.
+void Rank::pull(Message& m)
+{
+    MPI_Request native;
+    {
+        const InReal in(*this);
+        real_.Irecv(m.bytes, static_cast<int>(m.total), real_.byte, m.source->world, m.native_tag,
+                    setup_.private_comm, &native);
+    }
+    m.filling = true;
+    track(native, {.message = &m});
+}
+
+void Rank::pulled(Message& m, int error)
+{
+    m.filling = false;
+    m.arrived = m.total;
+    m.error = error;
+    if (m.taker != nullptr)
+        take(m, *m.taker);
+    else
+        discard(*m.source->comm);
 }
 
 void Rank::on_ack(std::uint64_t cookie)

@@ -42,9 +42,8 @@ struct LongPrefix {
 };
 struct NativePrefix {
     std::uint64_t total;
-    std::uint64_t cookie;
     std::int32_t native_tag; // on the private communicator
-    std::int32_t unused;
+    std::uint32_t flags;     // kSynchronous: not to be received before it is matched
 };
 struct AckPrefix {
     std::uint64_t cookie;
@@ -58,6 +57,10 @@ struct GrowPrefix {
     std::uint64_t ref;
     std::uint64_t bytes;
 };
+
+// Payloads up to this many bytes are copied rather than waited for, when they cannot go
+// into a ring: the real MPI's eager limit on a node.
+constexpr std::uint64_t kSmall = 4096;
 
 constexpr std::uint64_t record_bytes(std::uint64_t payload)
 {

@@ -75,9 +75,10 @@ struct Message {
     int tag = 0;
     bool native = false;      // payload comes by the real MPI under native_tag
     bool matched = false;     // taken by a matched probe
-    bool self = false;
+    bool filling = false;     // the real MPI still writes its bytes
     int native_tag = 0;
     std::int32_t fortran_index = -1;
+    int error = MPI_SUCCESS;  // of the real MPI while it brought the bytes
     std::uint64_t total = 0;
     std::uint64_t arrived = 0;
     std::uint64_t cookie = 0; // an ack is wanted

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kCarryTag = 1;           // on the private communicator
 constexpr int kFirstNativeTag = 2;
-constexpr std::uint64_t kCopied = 4096; // the real MPI's eager limit on a node
 constexpr std::uint64_t kCarriedMax = 4000; // payload of a carried record
 
 // The longest payload of one record: longer messages go in pieces, so that the
@@ -194,7 +193,7 @@ void Rank::start_send(Request& r, bool blocking)
     // No room now. What the real MPI would take at the call is copied, as far as
     // STORM_SEND_BUFFER goes; else the program's buffer is read later.
     if (!blocking && !o.owned &&
-        ((bytes <= kCopied && buffered_ + bytes <= settings_.send_buffer) || r.mode == Mode::buffered)) {
+        ((bytes <= kSmall && buffered_ + bytes <= settings_.send_buffer) || r.mode == Mode::buffered)) {
         auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
         std::memcpy(copy + o.sent, o.data + o.sent, bytes - o.sent);
         o.data = copy;
@@ -240,8 +239,9 @@ void Rank::send_self(Request& r, std::uint64_t bytes)
     if (bytes > settings_.eager_max || (setup_.device_pointer != nullptr && setup_.device_pointer(r.buffer))) {
         const std::int32_t native_tag = static_cast<std::int32_t>(
             kFirstNativeTag + self_tag_++ % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
+        const NativePrefix prefix{bytes, native_tag, r.awaits_ack ? kSynchronous : 0u};
         post_native(r, setup_.world_rank, native_tag, bytes);
-        on_native(s, r.tag, {bytes, 0, native_tag, 0});
+        on_native(s, r.tag, prefix);
         return;
     }
     Request* posted = r.comm->take_posted(s, r.tag);
@@ -275,7 +275,7 @@ void Rank::send_native(Request& r, Source& s, std::uint64_t bytes)
     counters_.native_bytes += bytes;
     const auto native_tag = static_cast<std::int32_t>(
         kFirstNativeTag + ch.next_native_tag++ % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
-    const NativePrefix prefix{bytes, 0, native_tag, 0};
+    const NativePrefix prefix{bytes, native_tag, r.awaits_ack ? kSynchronous : 0u};
     control(ch, Kind::native, r.tag, r.comm->index, &prefix, sizeof prefix);
     post_native(r, s.world, native_tag, bytes);
 }
@@ -284,7 +284,7 @@ void Rank::post_native(Request& r, int world, int native_tag, std::uint64_t byte
 {
     r.awaits_ack = false; // the payload's own synchronous send tells
     MPI_Request native;
-    const bool small = bytes <= kCopied && carried_bytes_ + bytes <= settings_.send_buffer &&
+    const bool small = bytes <= kSmall && carried_bytes_ + bytes <= settings_.send_buffer &&
                        r.mode != Mode::synchronous;
     if (small || (r.mode == Mode::buffered && bytes <= INT32_MAX)) {
         // complete for the program at once: the copy is ours until the real MPI is done
