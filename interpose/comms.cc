@@ -26,14 +26,30 @@ Identity contribution(Rank& rank, MPI_Comm members, bool nested)
     return mine;
 }
 
+// A group that reaches outside of the parent is an error that Open MPI does not see:
+// nobody else calls, so nothing may be agreed on.
+bool within(Rank& rank, MPI_Comm made, MPI_Comm parent)
+{
+    int inter = 0;
+    MPI_Group group;
+    if (parent == process.real.comm_world || process.real.Comm_test_inter(parent, &inter) != MPI_SUCCESS ||
+        inter != 0)
+        return true; // the check against the world says it all
+    process.real.Comm_group(parent, &group);
+    const bool all = rank.all_in(made, group);
+    process.real.Group_free(&group);
+    return all;
+}
+
 } // namespace
 
 // A communicator is routed if all its members belong to this MPI_COMM_WORLD, which all
 // of them see alike; then they agree on an identity, and on whether the program made it.
-void adopt(MPI_Comm made, bool nested)
+void adopt(MPI_Comm parent, MPI_Comm made, bool nested)
 {
     Rank* rank = routed();
-    if (rank == nullptr || made == process.real.comm_null || !rank->all_in_world(made))
+    if (rank == nullptr || made == process.real.comm_null || !rank->all_in_world(made) ||
+        !within(*rank, made, parent))
         return;
     Identity identity = contribution(*rank, made, nested);
     process.real.Allreduce(MPI_IN_PLACE, &identity, 3, process.real.int64, process.real.op_max, made);
@@ -42,8 +58,8 @@ void adopt(MPI_Comm made, bool nested)
                               static_cast<std::uint64_t>(identity.counter));
 }
 
-// The identity travels on the parent beside the real duplication: both move by
-// themselves, and the request is complete when both are.
+// The members agree once the real duplication has ended, on the new communicator: on
+// the parent the two could meet in another order at another member.
 int Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request)
 {
     Rank* rank = routed();
@@ -52,17 +68,12 @@ int Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request)
         return process.real.Comm_idup(comm, newcomm, request);
     const bool nested = Entered::inside();
     const Entered entered;
-    Request* holder = rank->new_request();
-    const Identity mine = contribution(*rank, comm, nested);
-    std::memcpy(holder->identity, &mine, sizeof mine);
-    holder->made = newcomm;
-    MPI_Request agreed = process.real.request_null, made = process.real.request_null;
-    int rc = process.real.Iallreduce(MPI_IN_PLACE, holder->identity, 3, process.real.int64,
-                                     process.real.op_max, comm, &agreed);
-    if (rc == MPI_SUCCESS)
-        rc = process.real.Comm_idup(comm, newcomm, &made);
-    if (rc == MPI_SUCCESS)
-        *request = rank->duplicate(made, agreed, holder);
+    MPI_Request made = process.real.request_null;
+    const int rc = process.real.Comm_idup(comm, newcomm, &made);
+    if (rc == MPI_SUCCESS) {
+        const Identity mine = contribution(*rank, comm, nested);
+        *request = rank->duplicate(made, newcomm, {mine.rank, mine.counter, mine.nested});
+    }
     return rc;
 }
 

@@ -84,7 +84,7 @@ BODIES = {
         rc = process.real.{name}({args});
     }}
     if (rc == MPI_SUCCESS)
-        adopt(*{made}, nested);
+        adopt({parent}, *{made}, nested);
     return rc;
 }}
 ''',
@@ -127,9 +127,11 @@ def wrappers(calls):
     out = []
     for c in exported(calls):
         made = c.made_comm() if c.kind == 'comm' else ''
+        parent = c.pass_on().split(', ')[0] # of every constructor the first argument
         # a nonblocking call must not wait for a peer that is outside MPI
         may_wait = 'false' if re.match(r'I[a-z]', c.name) and not c.name.startswith('Intercomm') else 'true'
-        known = dict(may_wait=may_wait, ret=c.ret, name=c.name, params=c.params, args=c.pass_on(), made=made)
+        known = dict(may_wait=may_wait, ret=c.ret, name=c.name, params=c.params, args=c.pass_on(), made=made,
+                     parent=parent)
         out.append(WRAPPER.format(body=BODIES[c.kind].format(**known), **known))
     return '\n'.join(out)
 

@@ -44,7 +44,7 @@ private:
 };
 
 // All members of a new communicator agree on its identity; see comms.cc.
-void adopt(MPI_Comm made, bool nested);
+void adopt(MPI_Comm parent, MPI_Comm made, bool nested);
 
 // ---- where a call goes (libmpi.cc)
 

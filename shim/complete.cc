@@ -17,6 +17,12 @@ Request& ours(MPI_Request handle)
     return *reinterpret_cast<Request*>(handle);
 }
 
+// True when nothing is left to wait for: complete, inactive, or long given back.
+bool complete(const Request& r)
+{
+    return r.state != Request::State::active;
+}
+
 void set_status(MPI_Status* status, int source, int tag, std::uint64_t bytes, bool cancelled)
 {
     status->MPI_SOURCE = source;
@@ -58,14 +64,6 @@ void Rank::fill_status(const Request& r, MPI_Status* status, bool with_error) co
     set_status(status, r.from, r.from_tag, r.received, r.cancelled);
     if (with_error)
         status->MPI_ERROR = r.error;
-}
-
-// True when nothing is left to wait for: complete, inactive, or long given back.
-bool Rank::complete(const Request& r)
-{
-    if (r.state == Request::State::active)
-        return false;
-    return r.state != Request::State::stranger || advance_stranger(const_cast<Request&>(r));
 }
 
 // Writes the status of a request that is complete, and ends it. `slot` holds a request
@@ -130,7 +128,7 @@ int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
         const Guard guard(*this);
         if (owns(*request)) {
             const Request& r = ours(*request);
-            if (r.state == Request::State::active || r.state == Request::State::stranger) {
+            if (r.state == Request::State::active) {
                 poll();
                 if (!complete(r)) {
                     ++counters_.empty_tests;
@@ -500,7 +498,7 @@ void Rank::free_request(MPI_Request* request)
     *request = real_.request_null;
     if (r.what == Request::What::free)
         return;
-    if (r.state == Request::State::active || r.state == Request::State::stranger)
+    if (r.state == Request::State::active)
         r.freed = true; // it goes on, and ends itself
     else
         release(r);
@@ -526,40 +524,61 @@ void Rank::cancel(Request& r)
 
 // ---- a communicator that is being duplicated
 
-MPI_Request Rank::duplicate(MPI_Request made, MPI_Request identity_request, Request* holder)
+// Every member has to move it, whatever it waits for: it is advanced by all progress.
+MPI_Request Rank::duplicate(MPI_Request made, MPI_Comm* where, std::array<std::int64_t, 3> identity)
 {
     const Guard guard(*this);
-    holder->what = Request::What::duplicate;
-    holder->state = Request::State::stranger;
-    holder->from = MPI_ANY_SOURCE;
-    holder->from_tag = MPI_ANY_TAG;
-    holder->native = made;
-    holder->native2 = identity_request;
-    return reinterpret_cast<MPI_Request>(holder);
+    Request* r = new_request();
+    r->what = Request::What::duplicate;
+    r->state = Request::State::active;
+    r->from = MPI_ANY_SOURCE;
+    r->from_tag = MPI_ANY_TAG;
+    r->native = made;
+    r->made = where;
+    r->identity = identity;
+    duplicates_.push_back(r);
+    ++transfers_;
+    return reinterpret_cast<MPI_Request>(r);
 }
 
-bool Rank::advance_stranger(Request& r)
+bool Rank::advance_duplicates()
 {
-    MPI_Request both[] = {r.native, r.native2};
-    MPI_Status statuses[2];
-    int flag = 0, rc;
-    {
-        const InReal in(*this);
-        rc = real_.Testall(2, both, &flag, statuses);
+    bool moved = false;
+    for (std::size_t i = 0; i < duplicates_.size();) {
+        if (!advance(*duplicates_[i])) {
+            ++i;
+            continue;
+        }
+        Request* ended = duplicates_[i];
+        duplicates_.erase(duplicates_.begin() + static_cast<std::ptrdiff_t>(i));
+        --transfers_;
+        moved = true;
+        ended->state = Request::State::complete;
+        if (ended->freed)
+            release(*ended);
     }
-    r.native = both[0];
-    r.native2 = both[1];
-    if (rc != MPI_SUCCESS) { // the real MPI could not make it, and has told its handler
-        r.error = rc != MPI_ERR_IN_STATUS ? rc
-                  : statuses[0].MPI_ERROR != MPI_SUCCESS ? statuses[0].MPI_ERROR
-                                                         : statuses[1].MPI_ERROR;
-        r.state = Request::State::complete;
-        return true;
+    return moved;
+}
+
+// True when it has ended, well or not.
+bool Rank::advance(Request& r)
+{
+    for (;;) {
+        int flag = 0;
+        r.error = real_.Test(&r.native, &flag, MPI_STATUS_IGNORE);
+        if (r.error != MPI_SUCCESS)
+            return true; // the real MPI could not make it, and has told its handler
+        if (flag == 0)
+            return false;
+        if (r.agreeing || *r.made == real_.comm_null)
+            break;
+        r.agreeing = true;
+        r.error = real_.Iallreduce(MPI_IN_PLACE, r.identity.data(), 3, real_.int64, real_.op_max,
+                                   *r.made, &r.native);
+        if (r.error != MPI_SUCCESS)
+            return true;
     }
-    if (flag == 0)
-        return false;
-    r.state = Request::State::complete;
-    if (r.identity[2] == 0 && *r.made != real_.comm_null)
+    if (r.agreeing && r.identity[2] == 0)
         adopt_locked(*r.made, static_cast<std::uint64_t>(r.identity[0]) << 32 |
                                   static_cast<std::uint64_t>(r.identity[1]));
     return true;

@@ -85,7 +85,10 @@ int Rank::progress_inside()
     until_turn_ = keep;
     if (transfers_ != 0 || ++inside_calls_ % kInsideEvery == 0) {
         const InReal in(*this);
-        moved = (transfers_ != 0 && test_native()) || moved;
+        if (transfers_ != 0) {
+            moved = test_native() || moved;
+            moved = advance_duplicates() || moved;
+        }
         if (inside_calls_ % kInsideEvery == 0)
             moved = test_carry() || moved;
     }
@@ -106,6 +109,7 @@ bool Rank::turn()
         const InReal in(*this);
         if (transfers_ != 0) {
             moved = test_native();
+            moved = advance_duplicates() || moved;
             if (--until_carry_ <= 0) {
                 until_carry_ = 8;
                 moved = test_carry() || moved;

@@ -89,18 +89,23 @@ std::uint64_t Rank::next_identity()
 
 bool Rank::all_in_world(MPI_Comm handle)
 {
+    return all_in(handle, world_group_);
+}
+
+bool Rank::all_in(MPI_Comm handle, MPI_Group whole)
+{
     MPI_Group group;
     int inter = 0, size = 0;
     if (real_.Comm_test_inter(handle, &inter) != MPI_SUCCESS || inter != 0 ||
         real_.Comm_group(handle, &group) != MPI_SUCCESS)
         return false;
     real_.Group_size(group, &size);
-    std::vector<int> ranks(static_cast<std::size_t>(size)), world(ranks.size());
+    std::vector<int> ranks(static_cast<std::size_t>(size)), there(ranks.size());
     for (int i = 0; i < size; ++i)
         ranks[static_cast<std::size_t>(i)] = i;
-    real_.Group_translate_ranks(group, size, ranks.data(), world_group_, world.data());
+    real_.Group_translate_ranks(group, size, ranks.data(), whole, there.data());
     real_.Group_free(&group);
-    return std::find(world.begin(), world.end(), MPI_UNDEFINED) == world.end();
+    return std::find(there.begin(), there.end(), MPI_UNDEFINED) == there.end();
 }
 
 Comm* Rank::adopt(MPI_Comm handle, std::uint64_t identity)

@@ -20,6 +20,7 @@
 #include "request.hh"
 #include "settings.hh"
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -85,6 +86,7 @@ public:
     void free_comm(Comm& comm, MPI_Comm handle);
     void rename(Comm& comm, const char* name);
     bool all_in_world(MPI_Comm handle);
+    bool all_in(MPI_Comm handle, MPI_Group whole);
 
     void forget_type(MPI_Datatype handle);
 
@@ -107,8 +109,8 @@ public:
     MPI_Message mprobe(int source, int tag, Comm& comm, MPI_Status* status);
     int mrecv(void* buffer, int count, TypeInfo& type, MPI_Message message, MPI_Status* status);
     MPI_Request imrecv(void* buffer, int count, TypeInfo& type, MPI_Message message);
-    // A request of the real MPI that also carries the identity of a new communicator.
-    MPI_Request duplicate(MPI_Request made, MPI_Request identity_request, Request* holder);
+    // A communicator that the real MPI is making under `made`, and then our agreement.
+    MPI_Request duplicate(MPI_Request made, MPI_Comm* where, std::array<std::int64_t, 3> identity);
     Request* new_request();
 
     // ---- completion; arrays may hold requests of ours and of the real MPI, null ones too
@@ -325,7 +327,6 @@ private:
 
     // completion (complete.cc)
     struct Split; // an array of requests, those of the real MPI apart
-    bool complete(const Request& request);
     void settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& error, MPI_Comm& where);
     struct Glance {
         int first = -1;      // the first request of ours that is complete
@@ -354,7 +355,8 @@ private:
     }
     void fill_status(const Request& request, MPI_Status* status, bool with_error) const;
     void release(Request& request);
-    bool advance_stranger(Request& request);
+    bool advance_duplicates();
+    bool advance(Request& duplicate);
 
     // native operations under way on the private communicator (progress.cc)
     struct NativeOp {
@@ -421,6 +423,7 @@ private:
 
     std::vector<MPI_Request> native_requests_;
     std::vector<NativeOp> native_ops_;
+    std::vector<Request*> duplicates_; // communicators that are being made
     std::vector<int> done_indices_;
     std::vector<MPI_Status> done_statuses_;
     int until_carry_ = 8;

@@ -8,6 +8,7 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,7 +28,6 @@ struct Request {
     enum class State : std::uint8_t {
         inactive,
         active,   // our own progress completes it
-        stranger, // active, and the real MPI must be asked (a communicator's duplication)
         complete,
     };
 
@@ -62,10 +62,10 @@ struct Request {
     std::int32_t fortran_index = 0;
 
     bool queued = false;        // in a posted queue
-    MPI_Request native = nullptr; // duplicate: the real MPI's own request
-    MPI_Request native2 = nullptr; // duplicate: the request that carries the identity
+    MPI_Request native = nullptr; // duplicate: of the real duplication, then of the agreement
     MPI_Comm* made = nullptr;     // duplicate: where the program's new handle stands
-    std::int64_t identity[3] = {};
+    bool agreeing = false;        // duplicate: the real one has ended
+    std::array<std::int64_t, 3> identity = {}; // world rank of member 0, its counter, nested
     Message* message = nullptr; // the unexpected message that this receive has taken
 };
 static_assert(offsetof(Request, fortran_index) == kFortranIndexOffset);

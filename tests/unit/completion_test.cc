@@ -477,30 +477,52 @@ void truncation_is_raised_on_the_communicator_of_the_receive(Job& job)
 
 // ---- a communicator that is being duplicated
 
+// The real duplication of rank 0 ends while that rank only turns its progress, and the
+// agreement on the new communicator is its own: rank 1 sees it end although rank 0 does
+// not look at its request.
 void duplicate_completes_with_its_identity(Job& job)
 {
     Desk& d = fresh();
     const auto handles = job.mpi.make_comm({0, 1});
     const std::uint64_t identity = job[0].next_identity();
+    MPI_Comm where[2] = {handles[0], handles[1]};
     for (int i = 0; i < 2; ++i) {
         const RealMpi& real = job.mpi.real(i);
-        MPI_Request made, told;
+        MPI_Request made;
         real.Ibarrier(real.comm_world, &made);
-        real.Ibarrier(real.comm_world, &told);
-        Request* holder = job[i].new_request();
-        holder->made = i == 0 ? &d.handle : &const_cast<MPI_Comm&>(handles[1]);
-        holder->identity[0] = static_cast<std::int64_t>(identity >> 32);
-        holder->identity[1] = static_cast<std::int64_t>(identity & 0xffffffff);
-        d.requests.push_back(job[i].duplicate(made, told, holder));
+        const std::int64_t rank = i == 0 ? static_cast<std::int64_t>(identity >> 32) : -1;
+        const std::int64_t counter = i == 0 ? static_cast<std::int64_t>(identity & 0xffffffff) : -1;
+        d.requests.push_back(job[i].duplicate(made, &where[i], {rank, counter, 0}));
         if (i == 0)
             assert_false(job.done(0, d.requests[0])); // the other one has not entered
     }
-    d.handle = handles[0];
+    for (int turns = 0; turns < 100; ++turns)
+        job[0].poll();
+    assert_true(job.done(1, d.requests[1]));
+    assert_true(job.done(0, d.requests[0]));
     for (int i = 0; i < 2; ++i) {
-        assert_true(job.done(i, d.requests[static_cast<std::size_t>(i)]));
         Comm* comm = job[i].find(handles[static_cast<std::size_t>(i)]);
         assert_non_null(comm);
         assert_int_equal(comm->id, identity);
+    }
+}
+
+// A member that the program made inside the real MPI makes it native for all of them.
+void duplicate_made_inside_is_not_routed(Job& job)
+{
+    Desk& d = fresh();
+    const auto handles = job.mpi.make_comm({0, 1});
+    MPI_Comm where[2] = {handles[0], handles[1]};
+    for (int i = 0; i < 2; ++i) {
+        MPI_Request made;
+        job.mpi.real(i).Ibarrier(job.mpi.real(i).comm_world, &made);
+        d.requests.push_back(job[i].duplicate(made, &where[i], {i - 1, i, 1 - i}));
+    }
+    for (int i = 0; i < 2; ++i)
+        job[i].poll();
+    for (int i = 0; i < 2; ++i) {
+        assert_true(job.done(i, d.requests[static_cast<std::size_t>(i)]));
+        assert_null(job[i].find(handles[static_cast<std::size_t>(i)]));
     }
 }
 
@@ -533,6 +555,7 @@ int main(int argc, char** argv)
         UNIT_EVERYWHERE(truncation_is_raised_from_receives),
         UNIT_EVERYWHERE(truncation_is_raised_on_the_communicator_of_the_receive),
         UNIT_EVERYWHERE(duplicate_completes_with_its_identity),
+        UNIT_EVERYWHERE(duplicate_made_inside_is_not_routed),
     };
     return run_all(tests, argc, argv);
 }

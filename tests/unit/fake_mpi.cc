@@ -300,6 +300,21 @@ struct FakeCalls {
         *request = as<std::remove_pointer_t<MPI_Request>>(r);
         return MPI_SUCCESS;
     }
+    // The maximum of 64-bit integers in place: what a duplication agrees by.
+    static int Iallreduce(const void*, void* values, int count, MPI_Datatype, MPI_Op, MPI_Comm comm,
+                          MPI_Request* request)
+    {
+        Ibarrier(comm, request);
+        auto* r = as<FakeRequest>(*request);
+        r->buffer = values;
+        r->elements = count;
+        const auto* mine = static_cast<const std::int64_t*>(values);
+        auto& most = mpi().reduced_[{r->comm->context, r->round}];
+        most.resize(static_cast<std::size_t>(count), INT64_MIN);
+        for (std::size_t i = 0; i < most.size(); ++i)
+            most[i] = std::max(most[i], mine[i]);
+        return MPI_SUCCESS;
+    }
     static int Cancel(MPI_Request* request)
     {
         auto* r = as<FakeRequest>(*request);
@@ -446,6 +461,7 @@ FakeMpi::FakeMpi(int ranks, const Options& options)
         STORM_FAKE(Type_free) STORM_FAKE(Pack) STORM_FAKE(Unpack) STORM_FAKE(Send)
         STORM_FAKE(Isend) STORM_FAKE(Issend) STORM_FAKE(Irecv) STORM_FAKE(Recv) STORM_FAKE(Mprobe)
         STORM_FAKE(Mrecv) STORM_FAKE(Sendrecv) STORM_FAKE(Sendrecv_replace) STORM_FAKE(Ibarrier)
+        STORM_FAKE(Iallreduce)
         STORM_FAKE(Cancel) STORM_FAKE(Wait) STORM_FAKE(Test) STORM_FAKE(Waitall) STORM_FAKE(Testall)
         STORM_FAKE(Waitany) STORM_FAKE(Testany) STORM_FAKE(Waitsome) STORM_FAKE(Testsome)
 #undef STORM_FAKE
@@ -611,6 +627,10 @@ bool FakeMpi::done(MPI_Request request)
     if (r->what == FakeRequest::What::barrier && !r->complete)
         r->complete = barrier_entered_[{r->comm->context, r->round}] ==
                       static_cast<int>(r->comm->members.size());
+    if (r->what == FakeRequest::What::barrier && r->complete && r->elements != 0) {
+        const auto& most = reduced_[{r->comm->context, r->round}];
+        std::copy(most.begin(), most.end(), static_cast<std::int64_t*>(r->buffer));
+    }
     return r->complete;
 }
 

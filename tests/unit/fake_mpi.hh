@@ -127,6 +127,7 @@ private:
     std::deque<FakeRequest*> posted_;
     std::map<std::pair<int, int>, int> barrier_entered_; // (context, round) -> ranks
     std::map<std::pair<int, int>, int> barrier_round_;   // (context, rank) -> its next round
+    std::map<std::pair<int, int>, std::vector<std::int64_t>> reduced_; // (context, round) -> maxima
     std::uint64_t now_ = 0;
     int contexts_ = 0;
     int tag_max_;
