@@ -29,6 +29,17 @@ inline void copy_in_burst(std::byte* to, const std::byte* from, std::size_t byte
     copy_bytes(to, from, bytes);
 }
 
+// Asks for a cache line that will be written. (PREFETCHW does nothing on the few x86-64
+// processors that lack it; the compiler's builtin asks for a shared line without -mprfchw.)
+inline void fetch_to_write(std::byte* line)
+{
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
 // The hint of a loop that waits for another core to write a line: it asks for the line
 // less often, so that the writer is disturbed less.
 inline void relax()

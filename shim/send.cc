@@ -130,6 +130,7 @@ bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo
     else
         types_.pack(type, buffer, count, at);
     ch->out.commit(Kind::eager, 0, bytes, tag, s.comm->index);
+    ch->out.warm(bytes);
     if (!direct_) [[unlikely]]
         publish(*ch);
     ++counters_.eligible;
@@ -410,8 +411,10 @@ bool Rank::push(Channel& ch, Outgoing& o)
             publish(ch);
         o.begun = true;
         o.sent += piece;
-        if (o.sent == o.total)
+        if (o.sent == o.total) {
+            ch.out.warm(o.total);
             return true;
+        }
     }
 }
 
