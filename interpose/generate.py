@@ -26,7 +26,8 @@ class Call:
         if self.params != 'void':
             for p in self.params.split(','):
                 a = re.fullmatch(r'.*?(\w+)\s*((\[\d*\])*)', p.strip())
-                self.args.append(a.group(1) if a else '...')
+                if a: # what stands for `...` cannot be passed on
+                    self.args.append(a.group(1))
 
     def pass_on(self):
         return ', '.join(self.args)

@@ -1,11 +1,11 @@
 // MPI_Init to MPI_Finalize: settings, backend, the job's verdict, the Rank object, and
 // the end of all that.
+#include "job_report.hh"
 #include "libmpi.hh"
 #include "plugin.hh"
 #include "pmix.hh"
 #include "process.hh"
 #include "real_clock.hh"
-#include "report.hh"
 #include "verdict.hh"
 
 #include "../topology/cores.hh"
@@ -33,10 +33,14 @@ struct Life {
     bool strict_failure = false;
     MPI_Comm private_comm = nullptr;
     int keyval = MPI_KEYVAL_INVALID;
+    RouteRules rules;
+    Reporter reporter;
     std::unique_ptr<Rank> rank;
     pid_t pid = 0;
 };
 constinit Life* life = nullptr;
+
+constexpr const char* kControlled = "MPI_Pcontrol"; // the region of level 1
 
 bool first_rank()
 {
@@ -50,6 +54,9 @@ void read_settings()
     if (getauxval(AT_SECURE) == 0)
         life->settings.read(environ, problems);
     process.log.set_level(life->settings.log_level());
+    std::string why;
+    if (!life->settings.route_file.empty() && !life->rules.read(life->settings.route_file, why))
+        problems.push_back("STORM_ROUTE_FILE is not used (" + why + "): correct the file, see storm-settings(7)");
     for (const std::string& problem : problems) {
         if (first_rank())
             process.log.error("%s", problem.c_str());
@@ -107,40 +114,6 @@ int progress_callback()
     return rank != nullptr ? rank->progress_inside() : 0;
 }
 
-void report()
-{
-    Rank& rank = *process.rank;
-    const RealMpi& real = process.real;
-    JobReport job;
-    job.ranks = rank.setup().world_size;
-    job.backend = life->backend != nullptr ? life->backend->name() : "none";
-    constexpr int kCounters = sizeof(Counters) / sizeof(std::uint64_t);
-    const Counters mine = rank.counters();
-    real.Reduce(&mine, &job.sum, kCounters, real.int64, real.op_sum, 0, life->private_comm);
-    const std::vector<std::string> reasons = rank.reasons();
-    // the largest of: high water, and the lowest rank with a reason (as its negative)
-    std::int64_t mine_max[2] = {static_cast<std::int64_t>(rank.ring_high_water()),
-                                reasons.empty() ? INT64_MIN : -rank.setup().world_rank};
-    std::int64_t all_max[2] = {};
-    real.Allreduce(mine_max, all_max, 2, real.int64, real.op_max, life->private_comm);
-    const std::int64_t with_reason = reasons.empty() ? 0 : 1;
-    real.Reduce(&with_reason, &job.ranks_with_reasons, 1, real.int64, real.op_sum, 0, life->private_comm);
-    job.ring_high_water = static_cast<std::uint64_t>(all_max[0]);
-    if (all_max[1] != INT64_MIN) {
-        char text[256] = "";
-        const int teller = static_cast<int>(-all_max[1]);
-        if (teller == rank.setup().world_rank)
-            std::snprintf(text, sizeof text, "rank %d, %s", teller, reasons.front().c_str());
-        real.Bcast(text, sizeof text, real.byte, teller, life->private_comm);
-        job.first_reason = text;
-    }
-    if (rank.setup().world_rank != 0 || life->settings.report == "off")
-        return;
-    if (!write_report(life->settings.report, summary(job)))
-        process.log.error("the report cannot be written (%s: %s): choose another file in STORM_REPORT",
-                          life->settings.report.c_str(), std::strerror(errno));
-}
-
 // The last attribute of MPI_COMM_SELF to be deleted in the real MPI_Finalize: ours was
 // the first to be set. MPI still works here, and the program's callbacks have run.
 int at_end(MPI_Comm, int, void*, void*)
@@ -148,7 +121,7 @@ int at_end(MPI_Comm, int, void*, void*)
     if (process.rank == nullptr || ::getpid() != life->pid)
         return MPI_SUCCESS;
     process.rank->quiesce();
-    report();
+    life->reporter.at_finalize(*process.rank, life->private_comm);
     open_mpi::unregister_progress(progress_callback);
     process.rank = nullptr;
     life->rank.reset();
@@ -193,6 +166,11 @@ void begin_routing(int rank, int size)
     setup.threaded = level == MPI_THREAD_MULTIPLE;
     setup.private_comm = life->private_comm;
     setup.address_of = peer_address;
+    setup.rules = life->rules.size() > 0 ? &life->rules : nullptr;
+    life->reporter.begin(life->settings, life->backend != nullptr ? life->backend->name() : "none",
+                         secure_getenv("STORM_BACKEND") != nullptr ? "chosen by STORM_BACKEND" : "the default");
+    setup.asked = &life->reporter.asked();
+    setup.answer = [](const RankReport& mine) { life->reporter.alone(mine, life->reporter.signal_name()); };
     life->rank = std::make_unique<Rank>(setup);
     real.Comm_create_keyval(not_copied, at_end, &life->keyval, nullptr);
     real.Comm_set_attr(real.comm_self, life->keyval, life);
@@ -232,8 +210,10 @@ void after_init()
     else if (!life->trouble.empty())
         verdict = {false, life->trouble, true};
     if (!verdict.routed) {
-        if (verdict.speaks)
+        if (verdict.speaks) {
             process.log.warn("not routed, all traffic goes by the real MPI (%s)", verdict.reason.c_str());
+            Reporter::not_routed(life->settings, size, verdict.reason);
+        }
         life->backend.reset();
         life->board.close(); // each opening counts: mpirun looks for the last closing
         return;
@@ -274,6 +254,26 @@ int Init_thread(int* argc, char*** argv, int required, int* provided)
     return rc;
 }
 
+int Abort(MPI_Comm comm, int errorcode)
+{
+    Rank* rank = routed();
+    if (rank != nullptr && life->reporter.wanted() && ::getpid() == life->pid)
+        life->reporter.alone(rank->report(true), "MPI_Abort with code " + std::to_string(errorcode));
+    return process.real.Abort(comm, errorcode);
+}
+
+int Pcontrol(const int level, ...)
+{
+    Rank* rank = routed();
+    if (rank != nullptr && level == 0)
+        rank->end_region(kControlled);
+    else if (rank != nullptr && level == 1 && !rank->in_region(kControlled))
+        rank->begin_region(kControlled);
+    else if (rank != nullptr && level == 2 && life->reporter.wanted())
+        life->reporter.alone(rank->report(true), "MPI_Pcontrol");
+    return process.real.Pcontrol(level);
+}
+
 int Finalize()
 {
     if (!routed())
@@ -292,5 +292,15 @@ STORM_EXPORT const char* storm_version()
 STORM_EXPORT int storm_routed()
 {
     return storm::interpose::routed() != nullptr ? 1 : 0;
+}
+STORM_EXPORT int storm_region_begin(const char* name)
+{
+    storm::Rank* rank = storm::interpose::routed();
+    return rank != nullptr && name != nullptr && rank->begin_region(name) ? 1 : 0;
+}
+STORM_EXPORT int storm_region_end(const char* name)
+{
+    storm::Rank* rank = storm::interpose::routed();
+    return rank != nullptr && name != nullptr && rank->end_region(name) ? 1 : 0;
 }
 }

@@ -44,6 +44,12 @@ public:
     bool grow_refused = false;
     bool waiting = false; // in the rank's list of channels with pending records
     RingWriter out;
+    // What was sent to the peer; the fast path counts in the first two only.
+    std::uint64_t at_once = 0; // messages of the fast path
+    std::uint64_t ring_bytes = 0;
+    std::uint64_t ring_messages = 0; // other than those
+    std::uint64_t native_messages = 0, native_bytes = 0;
+    std::uint64_t high_water = 0;    // of rings before this one
     std::uint64_t announced = 0; // tail of the last publish (backends that are not direct)
     std::deque<Outgoing> pending;
     std::uint32_t next_native_tag = 0; // modulo the tags that the real MPI has

@@ -18,6 +18,7 @@
 namespace storm {
 
 class Channel;
+class TagSet;
 
 // One member of one communicator, as far as this rank has to do with it.
 struct Source {
@@ -41,7 +42,10 @@ public:
     int rank = -1;
     int size = 0;
     bool world = false;    // ranks are world ranks
-    bool selected = true;  // STORM_COMMS
+    std::string name;
+    bool selected = true;  // STORM_COMMS, or its rule
+    std::uint64_t eager_max = 0;   // STORM_EAGER_MAX, or its rule's
+    const TagSet* tags = nullptr;  // STORM_TAGS, or its rule's
     bool adopted = false;
     bool freed = false;
     std::uint32_t users = 0;    // requests, messages and channels that refer to it

@@ -77,13 +77,15 @@ int Rank::progress_inside()
     } else if (in_real_ != 0) {
         return 0;
     }
+    ++inside_calls_;
+    answer();
     const std::int64_t keep = until_turn_;
     until_turn_ = 1 << 20; // the real MPI is having its turn
     const std::size_t transfers = std::exchange(transfers_, 0);
     bool moved = poll();
     transfers_ += transfers;
     until_turn_ = keep;
-    if (transfers_ != 0 || ++inside_calls_ % kInsideEvery == 0) {
+    if (transfers_ != 0 || inside_calls_ % kInsideEvery == 0) {
         const InReal in(*this);
         if (transfers_ != 0) {
             moved = test_native() || moved;
@@ -103,6 +105,7 @@ bool Rank::turn()
 {
     Clock& clock = *setup_.clock;
     ++counters_.native_turns;
+    answer();
     const std::uint64_t before = clock.ticks();
     bool moved = false;
     {
@@ -121,6 +124,7 @@ bool Rank::turn()
         }
     }
     const std::uint64_t after = clock.ticks();
+    turns_ticks_ += after - before;
     turn_cost_ = (turn_cost_ * 7 + (after - before)) / 8;
     const std::uint64_t spacing =
         (before - turn_ticks_) / static_cast<std::uint64_t>(std::max<std::int64_t>(turn_budget_, 1));

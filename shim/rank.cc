@@ -127,7 +127,7 @@ Comm* Rank::adopt_locked(MPI_Comm handle, std::uint64_t identity)
     char name[MPI_MAX_OBJECT_NAME] = "";
     int length = 0;
     real_.Comm_get_name(handle, name, &length);
-    comm->selected = name_selected(settings_.comms, name);
+    select(*comm, name);
     by_handle_[handle] = comm;
     return comm;
 }
@@ -135,7 +135,16 @@ Comm* Rank::adopt_locked(MPI_Comm handle, std::uint64_t identity)
 void Rank::rename(Comm& comm, const char* name)
 {
     const Guard guard(*this);
-    comm.selected = name_selected(settings_.comms, name);
+    select(comm, name);
+}
+
+void Rank::select(Comm& comm, const char* name)
+{
+    comm.name = name;
+    const RouteRule* rule = setup_.rules != nullptr ? setup_.rules->find(comm.name) : nullptr;
+    comm.selected = rule != nullptr ? rule->ride : name_selected(settings_.comms, comm.name);
+    comm.tags = rule != nullptr && rule->tags ? &*rule->tags : &tags_;
+    comm.eager_max = rule != nullptr && rule->eager_max ? *rule->eager_max : settings_.eager_max;
 }
 
 // The program frees its handle: receives that are posted and messages under way keep
@@ -227,25 +236,6 @@ void Rank::forget_type(MPI_Datatype handle)
 {
     const Guard guard(*this);
     types_.forget(handle);
-}
-
-// ---- what the report shows
-
-std::vector<std::string> Rank::reasons() const
-{
-    std::vector<std::string> out;
-    if (!setup_.backend_reason.empty())
-        out.push_back(setup_.backend_reason);
-    for (const auto& [peer, why] : carried_why_)
-        out.push_back("to rank " + std::to_string(peer) + ": " + why);
-    return out;
-}
-
-std::uint64_t Rank::ring_high_water()
-{
-    for (const auto& [peer, ch] : channels_)
-        high_water_ = std::max(high_water_, ch->out.high_water());
-    return high_water_;
 }
 
 } // namespace storm

@@ -17,10 +17,14 @@
 #include "counters.hh"
 #include "datatype.hh"
 #include "pool.hh"
+#include "regions.hh"
+#include "report.hh"
 #include "request.hh"
+#include "route_rules.hh"
 #include "settings.hh"
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -54,6 +58,11 @@ struct RankSetup {
     std::function<std::string(int peer, std::string& why)> address_of;
     // is this memory out of the CPU's reach (a GPU's)? null: no such memory in this process
     bool (*device_pointer)(const void*) = nullptr;
+    const RouteRules* rules = nullptr; // STORM_ROUTE_FILE; null: none
+    // A report in the middle of the job: asked for by a signal handler, and what takes
+    // it. Called under the rank's lock, also from inside the real MPI: it calls no MPI.
+    std::atomic<bool>* asked = nullptr;
+    std::function<void(const RankReport&)> answer;
 };
 
 class Rank {
@@ -192,9 +201,12 @@ public:
     void quiesce();             // before MPI_Finalize: all sends have left, all have arrived
     bool threaded() const { return threaded_; }
 
-    const Counters& counters() const { return counters_; }
-    std::vector<std::string> reasons() const; // why pairs were carried, for the report
-    std::uint64_t ring_high_water();
+    // ---- what the report shows (rank_report.cc)
+    Counters counters() const;
+    RankReport report(bool waits) const; // `waits`: what it waits for too
+    bool begin_region(const std::string& name);
+    bool end_region(const std::string& name); // false: none of this name is open
+    bool in_region(const std::string& name) const;
     const RankSetup& setup() const { return setup_; }
 
 private:
@@ -372,6 +384,17 @@ private:
     void post_carry_receive();
     bool test_carry();
 
+    void answer()
+    {
+        // relaxed: the handler's store carries no data with it
+        if (setup_.asked != nullptr && setup_.asked->load(std::memory_order_relaxed)) [[unlikely]]
+            answer_now();
+    }
+    void answer_now();
+    Counters sums() const;
+    RankReport report_locked(bool waits) const;
+    void select(Comm& comm, const char* name);
+
     bool count_empty()
     {
         ++counters_.empty_tests;
@@ -427,7 +450,7 @@ private:
     std::vector<int> done_indices_;
     std::vector<MPI_Status> done_statuses_;
     int until_carry_ = 8;
-    std::uint32_t inside_calls_ = 0;
+    std::uint64_t inside_calls_ = 0;
     MPI_Request carry_request_ = nullptr;
     std::vector<std::byte> carry_buffer_;
 
@@ -441,9 +464,10 @@ private:
     std::uint64_t attached_ = 0;
     std::uint64_t turn_ticks_ = 0;
     std::uint64_t turn_cost_ = 0;
+    std::uint64_t turns_ticks_ = 0; // in all turns
     std::int64_t turn_budget_ = 16;
     std::unordered_map<int, std::string> carried_why_;
-    std::uint64_t high_water_ = 0;
+    Regions regions_;
 };
 
 } // namespace storm

@@ -96,11 +96,11 @@ void Rank::start(Request& r)
 
 bool Rank::rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const
 {
-    if (bytes > settings_.eager_max)
+    if (bytes > comm.eager_max)
         return false;
     if (bytes == 0)
         return true;
-    if (!comm.selected || !tags_.has(tag)) [[unlikely]]
+    if (!comm.selected || !comm.tags->has(tag)) [[unlikely]]
         return false;
     return setup_.device_pointer == nullptr || !setup_.device_pointer(buffer);
 }
@@ -133,10 +133,8 @@ bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo
     ch->out.warm(bytes);
     if (!direct_) [[unlikely]]
         publish(*ch);
-    ++counters_.eligible;
-    ++counters_.eligible_in_ring;
-    ++counters_.ring_messages;
-    counters_.ring_bytes += bytes;
+    ++ch->at_once;
+    ch->ring_bytes += bytes;
     return true;
 }
 
@@ -159,7 +157,7 @@ void Rank::start_send(Request& r, bool blocking)
         connect(ch);
     if (!s.defined)
         define(s);
-    const bool eligible = bytes <= settings_.eager_max;
+    const bool eligible = bytes <= r.comm->eager_max;
     counters_.eligible += eligible ? 1 : 0;
     const bool carried = ch.path == Channel::Path::carried;
     if (!rides(*r.comm, r.tag, bytes, r.buffer) || (carried && bytes > kCarriedMax))
@@ -181,13 +179,13 @@ void Rank::start_send(Request& r, bool blocking)
         o.owned = true;
     }
     if (carried) {
-        ++counters_.native_messages;
-        counters_.native_bytes += bytes;
+        ++ch.native_messages;
+        ch.native_bytes += bytes;
         carry(ch, o);
         return sent(o);
     }
-    ++counters_.ring_messages;
-    counters_.ring_bytes += bytes;
+    ++ch.ring_messages;
+    ch.ring_bytes += bytes;
     counters_.eligible_in_ring += eligible ? 1 : 0;
     if (ch.pending.empty() && push(ch, o))
         return sent(o);
@@ -272,8 +270,8 @@ void Rank::send_self(Request& r, std::uint64_t bytes)
 void Rank::send_native(Request& r, Source& s, std::uint64_t bytes)
 {
     Channel& ch = *s.channel;
-    ++counters_.native_messages;
-    counters_.native_bytes += bytes;
+    ++ch.native_messages;
+    ch.native_bytes += bytes;
     const auto native_tag = static_cast<std::int32_t>(
         kFirstNativeTag + ch.next_native_tag++ % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
     const NativePrefix prefix{bytes, native_tag, r.awaits_ack ? kSynchronous : 0u};
@@ -445,7 +443,7 @@ bool Rank::make_room(Channel& ch)
     ch.out.commit(Kind::grow, 0, sizeof prefix, 0, 0);
     if (!direct_)
         publish(ch);
-    high_water_ = std::max(high_water_, ch.out.high_water());
+    ch.high_water = std::max(ch.high_water, ch.out.high_water());
     backend_->drop(ch.peer, ch.out.lane());
     ch.out = RingWriter(lane);
     ch.announced = 0;

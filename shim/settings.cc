@@ -1,5 +1,7 @@
 #include "settings.hh"
 
+#include "report.hh"
+
 #include <algorithm>
 #include <bit>
 #include <cctype>
@@ -127,6 +129,11 @@ std::size_t edit_distance(const std::string& a, const std::string& b)
 
 } // namespace
 
+bool parse_bytes(const std::string& text, std::uint64_t& value)
+{
+    return parse_number(text, true, value);
+}
+
 const std::vector<SettingInfo>& Settings::table()
 {
     static const std::vector<SettingInfo> table = {
@@ -193,9 +200,10 @@ void Settings::read(const char* const* environment, std::vector<std::string>& pr
                            " is below STORM_RING_MIN: using " + std::to_string(std::bit_ceil(ring_min)));
     ring_min = std::bit_ceil(ring_min);
     ring_max = std::max(std::bit_floor(ring_max), ring_min);
-    if (report != "off" && report != "summary" && report.rfind("summary:", 0) != 0) {
+    if (report_target(report).form == ReportTarget::Form::unknown) {
         problems.push_back("STORM_REPORT=" + report +
-                           " is not valid (off, summary or summary:FILE): using the default off");
+                           " is not valid (off, or summary, json or html, each with :FILE if wanted): "
+                           "using the default off");
         report = "off";
     }
 }

@@ -37,6 +37,11 @@ struct Settings {
     std::string value_text(const std::string& name) const;
 };
 
+constexpr std::uint64_t kEagerMaxLimit = 64 << 20;
+
+// A number of bytes, K, M and G allowed.
+bool parse_bytes(const std::string& text, std::uint64_t& value);
+
 // The known name nearest to `name`, or "" when none is near.
 std::string nearest_setting(const std::string& name);
 

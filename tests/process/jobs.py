@@ -229,6 +229,14 @@ def check(condition, said):
         raise AssertionError(str(said))
 
 
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
 def right(ended, text="traffic is right"):
     check(ended.status == 0 and text in ended.out and "wrong data" not in ended.err, ended)
 

@@ -83,7 +83,7 @@ void ring_grows_in_the_middle_of_traffic(Custom& f)
     f.receive_all();
     assert_int_equal((*f.job)[0].counters().growths, 3);
     assert_int_equal(towards(f, 0, 1).out.lane().bytes, 65536);
-    assert_true((*f.job)[0].ring_high_water() > 8192);
+    assert_true((*f.job)[0].report(false).high_water > 8192);
 }
 
 void ring_stays_when_growth_is_not_wanted(Custom& f)
@@ -106,7 +106,7 @@ void refused_growth_only_makes_senders_wait(Custom& f)
     f.receive_all();
     assert_int_equal((*f.job)[0].counters().growths, 1);
     assert_int_equal(towards(f, 0, 1).out.lane().bytes, 16384);
-    assert_true((*f.job)[0].reasons().empty());
+    assert_true((*f.job)[0].report(false).fallbacks.empty());
 }
 
 void exhausted_memory_only_makes_senders_wait(Custom& f)
@@ -135,7 +135,7 @@ void pair_without_a_ring_is_carried_in_order(Custom& f)
     f.receive_all();
     assert_int_equal(towards(f, 0, 1).path, Channel::Path::carried);
     assert_int_equal((*f.job)[0].counters().ring_messages, 0);
-    f.reasons = (*f.job)[0].reasons();
+    f.reasons = (*f.job)[0].report(false).fallbacks;
     assert_int_equal(f.reasons.size(), 1);
     assert_string_equal(f.reasons[0].c_str(), "to rank 1: nobody knows its address");
     // and the way back has its ring
@@ -150,10 +150,10 @@ void refusal_of_the_backend_is_the_reason(Custom& f)
     f.messages(10, 100);
     f.send_all();
     f.receive_all();
-    f.reasons = (*f.job)[0].reasons();
+    f.reasons = (*f.job)[0].report(false).fallbacks;
     assert_int_equal(f.reasons.size(), 1);
     assert_string_equal(f.reasons[0].c_str(), "to rank 1: its memory is full");
-    assert_true((*f.job)[1].reasons().empty());
+    assert_true((*f.job)[1].report(false).fallbacks.empty());
 }
 
 void synchronous_sends_are_acknowledged_on_a_carried_path(Custom& f)

@@ -214,11 +214,11 @@ void ring_sizes_become_powers_of_two(Environment& f)
 
 void reports_are_checked(Environment& f)
 {
-    for (const char* good : {"off", "summary", "summary:out.txt"}) {
+    for (const char* good : {"off", "summary", "summary:out.txt", "json", "html:out.html"}) {
         f.read({std::string("STORM_REPORT=") + good});
         expect_that(f.problems.empty() && f.settings.report == good, "%s", good);
     }
-    for (const char* bad : {"", "on", "summaryx", "Summary", "off:file"}) {
+    for (const char* bad : {"", "on", "summaryx", "Summary", "off:file", "html:"}) {
         f.read({std::string("STORM_REPORT=") + bad});
         expect_that(f.problems.size() == 1 && f.settings.report == "off", "%s", bad);
     }
