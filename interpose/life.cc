@@ -5,6 +5,7 @@
 #include "plugin.hh"
 #include "pmix.hh"
 #include "process.hh"
+#include "profiling.hh"
 #include "real_clock.hh"
 #include "verdict.hh"
 
@@ -36,6 +37,7 @@ struct Life {
     RouteRules rules;
     Reporter reporter;
     std::unique_ptr<Rank> rank;
+    bool profiling = false;
     pid_t pid = 0;
 };
 constinit Life* life = nullptr;
@@ -91,7 +93,8 @@ void before_init()
     std::string why;
     if (!life->board.open(why))
         return; // a singleton, or no PMIx: see after_init
-    open_backend();
+    if (life->settings.profile == "off")
+        open_backend();
     life->own_presence = presence(life->settings.agreement(),
                                   life->backend != nullptr ? life->backend->address() : "");
     if (!life->board.put(kPresenceKey, life->own_presence))
@@ -118,6 +121,12 @@ int progress_callback()
 // the first to be set. MPI still works here, and the program's callbacks have run.
 int at_end(MPI_Comm, int, void*, void*)
 {
+    if (life->profiling && ::getpid() == life->pid) {
+        profiling::end(life->private_comm);
+        process.real.Comm_free(&life->private_comm);
+        life->board.close();
+        return MPI_SUCCESS;
+    }
     if (process.rank == nullptr || ::getpid() != life->pid)
         return MPI_SUCCESS;
     process.rank->quiesce();
@@ -144,14 +153,22 @@ int number_from(const char* variable, int fallback)
     return value > 0 ? value : fallback;
 }
 
-void begin_routing(int rank, int size)
+// What routing and profiling need: a communicator of our own, the clock, and the end.
+void begin()
 {
     const RealMpi& real = process.real;
     real.Comm_dup(real.comm_world, &life->private_comm);
     real.Comm_set_errhandler(life->private_comm, real.errors_return);
+    life->clock.finish();
+    real.Comm_create_keyval(not_copied, at_end, &life->keyval, nullptr);
+    real.Comm_set_attr(real.comm_self, life->keyval, life);
+}
+
+void begin_routing(int rank, int size)
+{
+    const RealMpi& real = process.real;
     int level = MPI_THREAD_SINGLE;
     real.Query_thread(&level);
-    life->clock.finish();
 
     RankSetup setup;
     setup.real = &real;
@@ -172,8 +189,6 @@ void begin_routing(int rank, int size)
     setup.asked = &life->reporter.asked();
     setup.answer = [](const RankReport& mine) { life->reporter.alone(mine, life->reporter.signal_name()); };
     life->rank = std::make_unique<Rank>(setup);
-    real.Comm_create_keyval(not_copied, at_end, &life->keyval, nullptr);
-    real.Comm_set_attr(real.comm_self, life->keyval, life);
     process.rank = life->rank.get();
     if (!open_mpi::register_progress(progress_callback))
         process.log.warn("Open MPI takes no progress callback: messages move only in calls of ours");
@@ -190,7 +205,7 @@ void after_init()
         process.log.error("STORM_STRICT=1 ends the job for the setting named above");
         real.Abort(real.comm_world, 2);
     }
-    if (life->settings.disable || process.rank != nullptr)
+    if (life->settings.disable || process.rank != nullptr || life->profiling)
         return;
     if (size > 1 && life->board.rank() < 0) {
         if (rank == 0)
@@ -218,7 +233,11 @@ void after_init()
         life->board.close(); // each opening counts: mpirun looks for the last closing
         return;
     }
-    begin_routing(rank, size);
+    begin();
+    if (life->settings.profile == "off")
+        return begin_routing(rank, size);
+    life->profiling = true;
+    profiling::begin(life->settings, life->clock);
 }
 
 // A failure of ours before routing began must not reach the program.

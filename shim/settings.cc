@@ -200,6 +200,14 @@ void Settings::read(const char* const* environment, std::vector<std::string>& pr
                            " is below STORM_RING_MIN: using " + std::to_string(std::bit_ceil(ring_min)));
     ring_min = std::bit_ceil(ring_min);
     ring_max = std::max(std::bit_floor(ring_max), ring_min);
+    const std::string profile_form = profile.substr(0, profile.find(':'));
+    const bool profile_file = profile_form.size() < profile.size();
+    if ((profile_form != "text" && profile_form != "json" && profile != "off") ||
+        (profile_file && profile_form.size() + 1 == profile.size())) {
+        problems.push_back("STORM_PROFILE=" + profile +
+                           " is not valid (off, or text or json, each with :FILE if wanted): using the default off");
+        profile = "off";
+    }
     if (report_target(report).form == ReportTarget::Form::unknown) {
         problems.push_back("STORM_REPORT=" + report +
                            " is not valid (off, or summary, json or html, each with :FILE if wanted): "

@@ -6,7 +6,8 @@
 namespace storm::tools {
 
 const char *const usage =
-    "usage: stormrun [--dry-run] [--off] [--launcher PATH] [--lib PATH]\n"
+    "usage: stormrun [--dry-run] [--off | --profile[=FORM] | --advise[=FORM]]\n"
+    "                [--launcher PATH] [--lib PATH]\n"
     "                [mpirun arguments] program args [: mpirun arguments program args ...]\n"
     "       stormrun --help | --version\n";
 

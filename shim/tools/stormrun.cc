@@ -38,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include "advise.hh"
 #include "elf_file.hh"
 #include "job.hh"
 #include "messages.hh"
@@ -63,6 +64,8 @@ constexpr const char *library_name = "libstorm.so";
 struct Settings {
     bool dry_run = false;
     bool off = false;
+    bool advise = false;
+    std::string profile;  // the value of STORM_PROFILE
     std::string launcher;
     std::string library;
     Words job;  // mpirun's arguments and the programs
@@ -73,6 +76,9 @@ constexpr const char *help =
     "\n"
     "  --dry-run        print the command that would run, for a shell, and exit\n"
     "  --off            run the same command without any preload\n"
+    "  --profile[=FORM] route nothing: count the calls, and say at the end what to route;\n"
+    "                   FORM is text or json, with :FILE if wanted (default: text)\n"
+    "  --advise[=FORM]  the same, with an estimate of the gain from calls measured here\n"
     "  --launcher PATH  the launcher (default: $STORM_LAUNCHER, else mpirun, else mpiexec)\n"
     "  --lib PATH       preload this library, not the libstorm.so that belongs to stormrun\n"
     "  --version        print the version and exit\n"
@@ -94,6 +100,18 @@ bool take_value(const Words &words, std::size_t &at, const std::string &name, st
     return true;
 }
 
+// "--profile" or "--advise", with "=FORM" or "=FORM:FILE" if wanted.
+bool take_profile(const std::string &word, Settings &settings) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name != "--profile" && name != "--advise") return false;
+    settings.profile = name.size() == word.size() ? "text" : word.substr(name.size() + 1);
+    settings.advise = name == "--advise";
+    const std::string form = settings.profile.substr(0, settings.profile.find(':'));
+    if ((form != "text" && form != "json") || settings.profile.ends_with(":"))
+        stop_usage("option " + word + " is not valid (known forms: text, json, text:FILE, json:FILE): choose one");
+    return true;
+}
+
 Settings read_settings(const Words &words) {
     Settings settings;
     std::size_t at = 0;
@@ -111,10 +129,13 @@ Settings read_settings(const Words &words) {
         }
         if (word == "--dry-run") settings.dry_run = true;
         else if (word == "--off") settings.off = true;
+        else if (take_profile(word, settings)) continue;
         else if (!take_value(words, at, "--launcher", settings.launcher) &&
                  !take_value(words, at, "--lib", settings.library))
             break;
     }
+    if (settings.off && !settings.profile.empty())
+        stop_usage("--off and --profile exclude each other (a profile needs the preload): drop one");
     settings.job.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
     return settings;
 }
@@ -366,6 +387,13 @@ Command make_command(const Settings &settings) {
         }
     }
     if (settings.off) return command;
+    if (!settings.profile.empty()) setenv("STORM_PROFILE", settings.profile.c_str(), 1);
+    if (settings.advise && !settings.dry_run) {
+        std::string why;
+        const std::string costs = measure_costs(command.launcher.path, choose_library(settings), why);
+        if (costs.empty()) say("no estimate of the gain (" + why + "): the profile itself follows");
+        else setenv("STORM_PROFILE_COSTS", costs.c_str(), 1);
+    }
 
     read_job_files(job, command.launcher.path);
     add_preload(settings, job, command);

@@ -224,10 +224,22 @@ void reports_are_checked(Environment& f)
     }
 }
 
+void profiles_are_checked(Environment& f)
+{
+    for (const char* good : {"off", "text", "json", "text:out", "json:out.json"}) {
+        f.read({std::string("STORM_PROFILE=") + good});
+        expect_that(f.problems.empty() && f.settings.profile == good, "%s", good);
+    }
+    for (const char* bad : {"", "on", "texts", "off:file", "json:"}) {
+        f.read({std::string("STORM_PROFILE=") + bad});
+        expect_that(f.problems.size() == 1 && f.settings.profile == "off", "%s", bad);
+    }
+}
+
 void agreement_holds_what_all_ranks_must_share(Environment& f)
 {
     f.read({"STORM_BACKEND=none", "STORM_EAGER_MAX=1K"});
-    assert_string_equal(f.settings.agreement().c_str(), "DISABLE=0,BACKEND=none");
+    assert_string_equal(f.settings.agreement().c_str(), "DISABLE=0,PROFILE=off,BACKEND=none");
 }
 
 void log_levels_follow_their_names(Environment& f)
@@ -261,6 +273,7 @@ int main(int argc, char** argv)
         UNIT(Environment, ring_min_alone_takes_ring_max_along),
         UNIT(Environment, ring_sizes_become_powers_of_two),
         UNIT(Environment, reports_are_checked),
+        UNIT(Environment, profiles_are_checked),
         UNIT(Environment, agreement_holds_what_all_ranks_must_share),
         UNIT(Environment, log_levels_follow_their_names),
     };
