@@ -32,12 +32,18 @@ int number_of(const std::string& name)
     return 0;
 }
 
+const char* origin_of(const Settings& settings, const char* name)
+{
+    if (secure_getenv(name) != nullptr)
+        return "environment";
+    return settings.value_text(name) == Settings().value_text(name) ? "default" : "MPI_T";
+}
+
 std::vector<JobReport::Setting> list_of(const Settings& settings)
 {
     std::vector<JobReport::Setting> out;
     for (const SettingInfo& info : Settings::table())
-        out.push_back({info.name, settings.value_text(info.name),
-                       secure_getenv(info.name) != nullptr ? "environment" : "default"});
+        out.push_back({info.name, settings.value_text(info.name), origin_of(settings, info.name)});
     return out;
 }
 

@@ -56,6 +56,9 @@ bool load()
     all = resolve_handle(real.datatype_null, "ompi_mpi_datatype_null") && all;
     all = resolve_handle(real.byte, "ompi_mpi_byte") && all;
     all = resolve_handle(real.int64, "ompi_mpi_int64_t") && all;
+    all = resolve_handle(real.type_int, "ompi_mpi_int") && all;
+    all = resolve_handle(real.type_unsigned_long_long, "ompi_mpi_unsigned_long_long") && all;
+    all = resolve_handle(real.type_char, "ompi_mpi_char") && all;
     all = resolve_handle(real.op_max, "ompi_mpi_op_max") && all;
     all = resolve_handle(real.op_sum, "ompi_mpi_op_sum") && all;
     all = resolve_handle(real.errors_return, "ompi_mpi_errors_return") && all;
@@ -134,6 +137,60 @@ bool known_build(std::string& why)
         return false;
     }
     return true;
+}
+
+namespace {
+
+// One control variable of the real MPI, through its tools interface, as a number.
+bool read_number(const char* name, std::uint64_t& value)
+{
+    const RealMpi& real = process.real;
+    int index = 0, count = 0, scope = 0;
+    MPI_Datatype type = nullptr;
+    MPI_T_cvar_handle handle = nullptr;
+    if (real.T_cvar_get_index(name, &index) != MPI_SUCCESS ||
+        real.T_cvar_get_info(index, nullptr, nullptr, nullptr, &type, nullptr, nullptr, nullptr, nullptr, &scope) !=
+            MPI_SUCCESS)
+        return false;
+    int size = 0;
+    if (real.Type_size(type, &size) != MPI_SUCCESS || size > 8 ||
+        real.T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS)
+        return false;
+    std::uint64_t read = 0; // its low bytes, on the machines we build for
+    const bool good = count == 1 && real.T_cvar_read(handle, &read) == MPI_SUCCESS;
+    real.T_cvar_handle_free(&handle);
+    value = read;
+    return good;
+}
+
+} // namespace
+
+std::uint64_t eager_limit(bool one_node, std::string& from)
+{
+    const RealMpi& real = process.real;
+    int provided = 0;
+    std::uint64_t largest = 0;
+    if (real.T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS)
+        return 0;
+    // a transport that is not loaded has no variable
+    static constexpr const char* kOnNode[] = {"btl_vader_eager_limit", "btl_sm_eager_limit"};
+    static constexpr const char* kBetween[] = {"btl_tcp_eager_limit", "btl_openib_eager_limit",
+                                               "btl_ofi_eager_limit", "btl_usnic_eager_limit",
+                                               "btl_ugni_eager_limit"};
+    const auto look = [&](const char* name) {
+        std::uint64_t value = 0;
+        if (read_number(name, value) && value > largest) {
+            largest = value;
+            from = name;
+        }
+    };
+    for (const char* name : kOnNode)
+        look(name);
+    for (const char* name : kBetween)
+        if (!one_node)
+            look(name);
+    real.T_finalize();
+    return largest;
 }
 
 } // namespace open_mpi

@@ -2,6 +2,7 @@
 // own namespace with these functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace storm::interpose::open_mpi {
@@ -12,6 +13,10 @@ void unregister_progress(int (*callback)());
 
 // After MPI_Init: this build keeps what we rely on where we expect it.
 bool known_build(std::string& why);
+
+// The largest message that the real MPI sends without waiting for its receiver, by its
+// own variables, and which of them said so; 0 when none is known.
+std::uint64_t eager_limit(bool one_node, std::string& from);
 
 // Ranks of this job on this node, from the launcher's environment; 1 when unknown.
 constexpr const char* kLocalSize = "OMPI_COMM_WORLD_LOCAL_SIZE";

@@ -2,6 +2,7 @@
 // the end of all that.
 #include "job_report.hh"
 #include "libmpi.hh"
+#include "life.hh"
 #include "plugin.hh"
 #include "pmix.hh"
 #include "process.hh"
@@ -38,9 +39,14 @@ struct Life {
     Reporter reporter;
     std::unique_ptr<Rank> rank;
     bool profiling = false;
+    Counters last; // after routing has ended
+    std::uint64_t last_high_water = 0;
     pid_t pid = 0;
 };
 constinit Life* life = nullptr;
+
+// NAME=value that MPI_T wrote before MPI_Init; they stand above the environment.
+constinit std::vector<std::string>* written = nullptr;
 
 constexpr const char* kControlled = "MPI_Pcontrol"; // the region of level 1
 
@@ -50,11 +56,22 @@ bool first_rank()
     return rank == nullptr || std::strcmp(rank, "0") == 0;
 }
 
+void read_all(Settings& settings, std::vector<std::string>& problems)
+{
+    std::vector<const char*> entries;
+    for (char** entry = environ; getauxval(AT_SECURE) == 0 && *entry != nullptr; ++entry)
+        entries.push_back(*entry);
+    if (written != nullptr)
+        for (const std::string& entry : *written)
+            entries.push_back(entry.c_str());
+    entries.push_back(nullptr);
+    settings.read(entries.data(), problems);
+}
+
 void read_settings()
 {
     std::vector<std::string> problems;
-    if (getauxval(AT_SECURE) == 0)
-        life->settings.read(environ, problems);
+    read_all(life->settings, problems);
     process.log.set_level(life->settings.log_level());
     std::string why;
     if (!life->settings.route_file.empty() && !life->rules.read(life->settings.route_file, why))
@@ -132,6 +149,8 @@ int at_end(MPI_Comm, int, void*, void*)
     process.rank->quiesce();
     life->reporter.at_finalize(*process.rank, life->private_comm);
     open_mpi::unregister_progress(progress_callback);
+    life->last = process.rank->counters();
+    life->last_high_water = process.rank->report(false).high_water;
     process.rank = nullptr;
     life->rank.reset();
     life->backend.reset();
@@ -164,6 +183,15 @@ void begin()
     real.Comm_set_attr(real.comm_self, life->keyval, life);
 }
 
+std::string library_version()
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    process.real.Get_library_version(text, &length);
+    text[std::strcspn(text, ",\n")] = '\0';
+    return text;
+}
+
 void begin_routing(int rank, int size)
 {
     const RealMpi& real = process.real;
@@ -180,6 +208,12 @@ void begin_routing(int rank, int size)
     setup.world_rank = rank;
     setup.world_size = size;
     setup.spin_limit = topology::spin_limit(topology::look(number_from(open_mpi::kLocalSize, 1)));
+    std::string from;
+    const bool one_node = number_from(open_mpi::kLocalSize, 1) == size;
+    setup.native_eager = open_mpi::eager_limit(one_node, from);
+    if (setup.native_eager != 0)
+        life->reporter.fact("real_mpi_eager_limit", std::to_string(setup.native_eager) + " (" + from + ")");
+    life->reporter.fact("real_mpi", library_version());
     setup.threaded = level == MPI_THREAD_MULTIPLE;
     setup.private_comm = life->private_comm;
     setup.address_of = peer_address;
@@ -254,6 +288,49 @@ void guarded(Work work)
 }
 
 } // namespace
+
+Settings settings_now()
+{
+    if (life != nullptr)
+        return life->settings;
+    Settings settings;
+    std::vector<std::string> ignored;
+    read_all(settings, ignored);
+    return settings;
+}
+
+bool settings_open()
+{
+    int begun = 0;
+    process.real.Initialized(&begun);
+    return life == nullptr && begun == 0;
+}
+
+bool set_before_init(const std::string& name, const std::string& value)
+{
+    const std::string entry = name + "=" + value;
+    std::vector<std::string> problems;
+    const char* entries[] = {entry.c_str(), nullptr};
+    Settings().read(entries, problems);
+    if (!problems.empty())
+        return false;
+    if (written == nullptr)
+        written = new std::vector<std::string>;
+    written->push_back(entry);
+    return true;
+}
+
+Counters counters_now()
+{
+    const Rank* rank = routed();
+    return rank != nullptr ? rank->counters() : life != nullptr ? life->last : Counters{};
+}
+
+std::uint64_t ring_high_water_now()
+{
+    const Rank* rank = routed();
+    return rank != nullptr ? rank->report(false).high_water : life != nullptr ? life->last_high_water : 0;
+}
 
 int Init(int* argc, char*** argv)
 {

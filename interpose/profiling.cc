@@ -221,12 +221,12 @@ int poll(ProfileKind kind, Call call, Empty empty)
     return rc;
 }
 
-// ---- the counting functions, named as those they stand for
+// ---- the counting functions
 
 namespace counted {
 
 #define STORM_COUNT_SEND(name, synchronous)                                                        \
-    int name(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)      \
+    int name##_counted(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm)      \
     {                                                                                              \
         post(true, comm, type, count, dest, tag, synchronous, nullptr, false);                     \
         const Waiting waiting(ProfileKind::send);                                                  \
@@ -238,7 +238,7 @@ STORM_COUNT_SEND(Rsend, false)
 STORM_COUNT_SEND(Bsend, false)
 
 #define STORM_COUNT_ISEND(name, synchronous, persistent)                                           \
-    int name(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,      \
+    int name##_counted(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,      \
              MPI_Request* request)                                                                 \
     {                                                                                              \
         const int rc = profiler->real.name(buf, count, type, dest, tag, comm, request);            \
@@ -256,7 +256,7 @@ STORM_COUNT_ISEND(Rsend_init, false, true)
 STORM_COUNT_ISEND(Bsend_init, false, true)
 
 #define STORM_COUNT_IRECV(name, persistent)                                                        \
-    int name(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,          \
+    int name##_counted(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,          \
              MPI_Request* request)                                                                 \
     {                                                                                              \
         const int rc = profiler->real.name(buf, count, type, source, tag, comm, request);          \
@@ -267,14 +267,14 @@ STORM_COUNT_ISEND(Bsend_init, false, true)
 STORM_COUNT_IRECV(Irecv, false)
 STORM_COUNT_IRECV(Recv_init, true)
 
-int Recv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status* status)
+int Recv_counted(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status* status)
 {
     post(false, comm, type, count, source, tag, false, nullptr, false);
     const Waiting waiting(ProfileKind::receive);
     return profiler->real.Recv(buf, count, type, source, tag, comm, status);
 }
 
-int Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf,
+int Sendrecv_counted(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void* recvbuf,
              int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status* status)
 {
     post(true, comm, sendtype, sendcount, dest, sendtag, false, nullptr, false);
@@ -284,7 +284,7 @@ int Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest
                                    source, recvtag, comm, status);
 }
 
-int Sendrecv_replace(void* buf, int count, MPI_Datatype type, int dest, int sendtag, int source, int recvtag,
+int Sendrecv_replace_counted(void* buf, int count, MPI_Datatype type, int dest, int sendtag, int source, int recvtag,
                      MPI_Comm comm, MPI_Status* status)
 {
     post(true, comm, type, count, dest, sendtag, false, nullptr, false);
@@ -293,13 +293,13 @@ int Sendrecv_replace(void* buf, int count, MPI_Datatype type, int dest, int send
     return profiler->real.Sendrecv_replace(buf, count, type, dest, sendtag, source, recvtag, comm, status);
 }
 
-int Start(MPI_Request* request)
+int Start_counted(MPI_Request* request)
 {
     started(*request);
     return profiler->real.Start(request);
 }
 
-int Startall(int count, MPI_Request requests[])
+int Startall_counted(int count, MPI_Request requests[])
 {
     for (int i = 0; i < count; ++i)
         started(requests[i]);
@@ -319,21 +319,21 @@ void probe_counted(MPI_Comm comm, int source, int tag, bool found)
     r.any_source += source == MPI_ANY_SOURCE ? 1 : 0;
 }
 
-int Probe(int source, int tag, MPI_Comm comm, MPI_Status* status)
+int Probe_counted(int source, int tag, MPI_Comm comm, MPI_Status* status)
 {
     probe_counted(comm, source, tag, true);
     const Waiting waiting(ProfileKind::receive);
     return profiler->real.Probe(source, tag, comm, status);
 }
 
-int Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status)
+int Mprobe_counted(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status)
 {
     probe_counted(comm, source, tag, true);
     const Waiting waiting(ProfileKind::receive);
     return profiler->real.Mprobe(source, tag, comm, message, status);
 }
 
-int Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status)
+int Iprobe_counted(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status)
 {
     const int rc = poll(ProfileKind::probe, [&] { return profiler->real.Iprobe(source, tag, comm, flag, status); },
                         [&] { return *flag == 0; });
@@ -342,7 +342,7 @@ int Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status)
     return rc;
 }
 
-int Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status)
+int Improbe_counted(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status)
 {
     const int rc = poll(ProfileKind::probe,
                         [&] { return profiler->real.Improbe(source, tag, comm, flag, message, status); },
@@ -391,7 +391,7 @@ private:
     std::vector<MPI_Request> before_;
 };
 
-int Test(MPI_Request* request, int* flag, MPI_Status* status)
+int Test_counted(MPI_Request* request, int* flag, MPI_Status* status)
 {
     if (request == nullptr || *request == profiler->real.request_null) {
         const Locked locked;
@@ -410,7 +410,7 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status)
     return rc;
 }
 
-int Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[])
+int Testall_counted(int count, MPI_Request requests[], int* flag, MPI_Status statuses[])
 {
     Watched watched(count, requests);
     const int rc = poll(ProfileKind::testany, [&] { return profiler->real.Testall(count, requests, flag, statuses); },
@@ -419,7 +419,7 @@ int Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[])
     return rc;
 }
 
-int Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status)
+int Testany_counted(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status)
 {
     Watched watched(count, requests);
     const int rc = poll(ProfileKind::testany,
@@ -429,7 +429,7 @@ int Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status
     return rc;
 }
 
-int Testsome(int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[])
+int Testsome_counted(int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[])
 {
     Watched watched(count, requests);
     const int rc = poll(ProfileKind::testany,
@@ -439,7 +439,7 @@ int Testsome(int count, MPI_Request requests[], int* done, int indices[], MPI_St
     return rc;
 }
 
-int Wait(MPI_Request* request, MPI_Status* status)
+int Wait_counted(MPI_Request* request, MPI_Status* status)
 {
     Watched watched(request != nullptr ? 1 : 0, request);
     const Waiting waiting(ProfileKind::wait);
@@ -449,7 +449,7 @@ int Wait(MPI_Request* request, MPI_Status* status)
 }
 
 #define STORM_COUNT_WAIT(name, params, args)                                                       \
-    int name params                                                                                \
+    int name##_counted params                                                                                \
     {                                                                                              \
         Watched watched(count, requests);                                                          \
         const Waiting waiting(ProfileKind::wait);                                                  \
@@ -463,7 +463,7 @@ STORM_COUNT_WAIT(Waitany, (int count, MPI_Request requests[], int* index, MPI_St
 STORM_COUNT_WAIT(Waitsome, (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
                  (count, requests, done, indices, statuses))
 
-int Request_free(MPI_Request* request)
+int Request_free_counted(MPI_Request* request)
 {
     if (request != nullptr) {
         const Locked locked;
@@ -481,25 +481,25 @@ void forget_names()
     profiler->sizes.clear();
 }
 
-int Comm_free(MPI_Comm* comm)
+int Comm_free_counted(MPI_Comm* comm)
 {
     forget_names();
     return profiler->real.Comm_free(comm);
 }
 
-int Comm_disconnect(MPI_Comm* comm)
+int Comm_disconnect_counted(MPI_Comm* comm)
 {
     forget_names();
     return profiler->real.Comm_disconnect(comm);
 }
 
-int Comm_set_name(MPI_Comm comm, const char* name)
+int Comm_set_name_counted(MPI_Comm comm, const char* name)
 {
     forget_names();
     return profiler->real.Comm_set_name(comm, name);
 }
 
-int Type_free(MPI_Datatype* type)
+int Type_free_counted(MPI_Datatype* type)
 {
     forget_names();
     return profiler->real.Type_free(type);
@@ -567,7 +567,7 @@ void begin(const Settings& settings, Clock& clock)
     int level = MPI_THREAD_SINGLE;
     process.real.Query_thread(&level);
     profiler->threaded = level == MPI_THREAD_MULTIPLE;
-#define STORM_COUNT_IT(name) process.real.name = counted::name;
+#define STORM_COUNT_IT(name) process.real.name = counted::name##_counted;
     STORM_COUNTED_CALLS(STORM_COUNT_IT)
 #undef STORM_COUNT_IT
 #define STORM_TIME_IT(name) process.real.name = counted::Collective<&RealMpi::name>::call;

@@ -11,7 +11,8 @@ namespace storm {
 Rank::Rank(const RankSetup& setup)
     : threaded_(setup.threaded), direct_(setup.backend == nullptr || setup.backend->direct()),
       indirect_(direct_ ? 0 : 1), setup_(setup), real_(*setup.real), settings_(*setup.settings),
-      backend_(setup.backend), types_(*setup.real)
+      backend_(setup.backend), types_(*setup.real),
+      small_(std::max(kSmall, setup.native_eager))
 {
     static constexpr std::uint64_t kNobodyRings = 0;
     doorbell_ = backend_ != nullptr ? backend_->doorbell() : &kNobodyRings;

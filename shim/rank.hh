@@ -51,6 +51,8 @@ struct RankSetup {
     std::string backend_reason; // why there is none
     int world_rank = 0;
     int world_size = 1;
+    // what the real MPI takes of a send before its receiver is there, if that is known
+    std::uint64_t native_eager = 0;
     int spin_limit = 2000;      // polls that find nothing before the core is offered to others
     bool threaded = false;
     MPI_Comm private_comm = nullptr; // our duplicate of MPI_COMM_WORLD, MPI_ERRORS_RETURN
@@ -440,6 +442,7 @@ private:
     TagSet tags_;
     std::uint64_t order_ = 0;
     int tag_max_ = 32767;
+    const std::uint64_t small_; // payloads that a send copies rather than wait
 
     std::unordered_set<const Message*> exposed_; // handles of matched messages
     std::vector<Message*> message_handles_;      // by Fortran index

@@ -463,7 +463,7 @@ void Rank::on_native(Source& s, int tag, const NativePrefix& prefix)
         r->from_tag = tag;
         return receive_native(*r, s, prefix.native_tag, prefix.total);
     }
-    const bool small = prefix.total <= kSmall && (prefix.flags & kSynchronous) == 0;
+    const bool small = prefix.total <= small_ && (prefix.flags & kSynchronous) == 0;
     Message* m = new_message(s, tag, prefix.total, small);
     m->native_tag = prefix.native_tag;
     s.comm->arrive(*m);

@@ -192,7 +192,7 @@ void Rank::start_send(Request& r, bool blocking)
     // No room now. What the real MPI would take at the call is copied, as far as
     // STORM_SEND_BUFFER goes; else the program's buffer is read later.
     if (!blocking && !o.owned &&
-        ((bytes <= kSmall && buffered_ + bytes <= settings_.send_buffer) || r.mode == Mode::buffered)) {
+        ((bytes <= small_ && buffered_ + bytes <= settings_.send_buffer) || r.mode == Mode::buffered)) {
         auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
         std::memcpy(copy + o.sent, o.data + o.sent, bytes - o.sent);
         o.data = copy;
@@ -283,7 +283,7 @@ void Rank::post_native(Request& r, int world, int native_tag, std::uint64_t byte
 {
     r.awaits_ack = false; // the payload's own synchronous send tells
     MPI_Request native;
-    const bool small = bytes <= kSmall && carried_bytes_ + bytes <= settings_.send_buffer &&
+    const bool small = bytes <= small_ && carried_bytes_ + bytes <= settings_.send_buffer &&
                        r.mode != Mode::synchronous;
     if (small || (r.mode == Mode::buffered && bytes <= INT32_MAX)) {
         // complete for the program at once: the copy is ours until the real MPI is done

@@ -25,6 +25,9 @@ struct RealMpi {
     MPI_Datatype datatype_null = nullptr;
     MPI_Datatype byte = nullptr;
     MPI_Datatype int64 = nullptr;
+    MPI_Datatype type_int = nullptr;
+    MPI_Datatype type_unsigned_long_long = nullptr;
+    MPI_Datatype type_char = nullptr;
     MPI_Op op_max = nullptr;
     MPI_Op op_sum = nullptr;
     MPI_Errhandler errors_return = nullptr;

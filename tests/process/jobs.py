@@ -311,4 +311,40 @@ REPORT = {"STORM_REPORT": "summary"}
 QUICK = {"STORM_VERDICT_TIMEOUT": "2"}
 
 
-# ---- one verdict a job
+def main():
+    """Runs the tests that were registered, or those that are named; the last line counts."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("-v", action="store_true", help="name every test and its time")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    if not shutil.which("mpirun") or not shutil.which("mpicc"):
+        print("skipped: all: mpirun or mpicc is not installed\n0 passed, 0 failed, 1 skipped")
+        return 0
+    # not in /tmp: some tests look at what appears there
+    place = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="storm-process-", dir=place) as root:
+        bench = Bench(args.build, root)
+        for function in TESTS:
+            if args.names and function.__name__ not in args.names:
+                continue
+            begun = time.monotonic()
+            try:
+                function(bench)
+                outcome, why = "passed", ""
+            except Skip as skip:
+                outcome, why = "skipped", str(skip)
+            except AssertionError as error:
+                outcome, why = "failed", str(error)
+            except Exception:
+                outcome, why = "failed", traceback.format_exc()
+            counts[outcome] += 1
+            if outcome != "passed":
+                again = shlex.join([sys.argv[0], "--build", args.build, function.__name__])
+                print(f"{outcome}: {function.__name__}: {why}" + (f"\nagain: {again}" if outcome == "failed" else ""))
+            elif args.v:
+                print(f"passed: {function.__name__} ({time.monotonic() - begun:.1f} s)")
+            sys.stdout.flush()
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    return 1 if counts["failed"] else 0
