@@ -74,7 +74,7 @@ void read_settings()
     read_all(life->settings, problems);
     process.log.set_level(life->settings.log_level());
     std::string why;
-    if (!life->settings.route_file.empty() && !life->rules.read(life->settings.route_file, why))
+    if (life->settings.route_file != "none" && !life->rules.read(life->settings.route_file, why))
         problems.push_back("STORM_ROUTE_FILE is not used (" + why + "): correct the file, see storm-settings(7)");
     for (const std::string& problem : problems) {
         if (first_rank())

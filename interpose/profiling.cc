@@ -597,7 +597,8 @@ void end(MPI_Comm everybody)
     }
     JobProfile job;
     job.command = command();
-    job.measured = profiler->settings->profile_costs;
+    if (profiler->settings->profile_costs != "none")
+        job.measured = profiler->settings->profile_costs;
     for (int rank = 0; rank < ranks; ++rank) {
         std::string bytes = rank == 0 ? packed(mine) : "";
         if (rank != 0) {
