@@ -84,7 +84,8 @@ def launch(name, says, *words, end="refused", env=None):
 
 
 launch("no_program", "stormrun: ", "-n", "2")
-launch("a_program_that_does_not_exist", "program ./photosn cannot be run (there is no such file)", "-n", "2", "./photosn")
+launch("a_program_that_does_not_exist", "program ./photosn cannot be run (there is no such file)",
+       "-n", "2", "./photosn")
 launch("a_launcher_that_does_not_exist", "launcher /nowhere/mpirun cannot be run (named by --launcher",
        "--launcher", "/nowhere/mpirun", "-n", "2", "{root}/traffic")
 launch("no_launcher_at_all", "no launcher found (neither mpirun nor mpiexec is in PATH)", "-n", "2",
