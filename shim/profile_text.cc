@@ -59,7 +59,8 @@ std::string histogram(const ProfileRow& r)
         const std::uint64_t n = r.sizes[static_cast<std::size_t>(bin)];
         if (n == 0 || n * 100 < r.sent)
             continue;
-        text += (text.empty() ? "" : ", ") + std::to_string(bin_begin(bin));
+        text += text.empty() ? "" : ", ";
+        text += std::to_string(bin_begin(bin));
         if (bin > 1)
             text += "-" + std::to_string(bin_begin(bin + 1) - 1);
         text += ": " + percent(n, r.sent);
