@@ -118,7 +118,7 @@ def foreign_mpi(bench):
     if not shutil.which("mpicc.mpich") or not shutil.which("mpiexec.mpich"):
         raise Skip("needs mpich")
     path = os.path.join(bench.root, "foreign")
-    subprocess.run(["mpicc.mpich", "-o", path, os.path.join(bench.root, "traffic.c")], check=True, env=bench.env)
+    subprocess.run(["mpicc.mpich", "-w", "-o", path, os.path.join(bench.root, "traffic.c")], check=True, env=bench.env)
     return stormrun(bench, "--launcher", "mpiexec.mpich", "-n", "2", path)
 
 
