@@ -60,26 +60,26 @@ private:
     bool busy_ = false;
 };
 
-// Adds to a number that threads share; returns the sum. (acq_rel: who takes a count to
-// zero sees all that those before did)
+// Adds to a number that threads share; returns the sum.
 template <class Number>
 Number adjust(Number& number, std::type_identity_t<Number> by, bool threaded)
 {
-    if (threaded) [[unlikely]]
+    if (threaded) [[unlikely]] // acq_rel: who takes a count to zero sees what those before did
         return static_cast<Number>(std::atomic_ref(number).fetch_add(by, std::memory_order_acq_rel) + by);
     return number = static_cast<Number>(number + by);
 }
 
-// A look at such a number, or at any word that another thread may write. (relaxed: a
-// hint, or ordered by a lock that is taken afterwards)
+// A look at such a number, or at any word that another thread may write.
 template <class Word>
 Word glance_at(const Word& word)
 {
+    // relaxed: a hint, or ordered by a lock that is taken afterwards
     return std::atomic_ref(const_cast<Word&>(word)).load(std::memory_order_relaxed);
 }
 template <class Word>
 void set_word(Word& word, std::type_identity_t<Word> value)
 {
+    // relaxed: pairs with glance_at
     std::atomic_ref(word).store(value, std::memory_order_relaxed);
 }
 

@@ -76,6 +76,7 @@ struct Request {
     {
         return std::atomic_ref(const_cast<State&>(phase)).load(std::memory_order_acquire);
     }
+    // release: pairs with the acquire in state()
     void set(State state) { std::atomic_ref(phase).store(state, std::memory_order_release); }
     bool active() const { return state() == State::active; }
 };
