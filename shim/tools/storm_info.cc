@@ -2,7 +2,9 @@
 #include "base/backend.hh"
 #include "counters.hh"
 #include "first_aid.hh"
+#include "json.hh"
 #include "settings.hh"
+#include "topology_info.hh"
 #include "words.hh"
 
 #include <dlfcn.h>
@@ -13,6 +15,7 @@
 #include <bit>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -23,6 +26,7 @@ namespace storm::tools {
 namespace {
 
 constexpr int exit_usage = 2;
+constexpr int ranks_max = 4096;
 constexpr const char *library_name = "libstorm.so";
 
 // ---- what is found
@@ -58,6 +62,7 @@ struct Found {
     std::vector<SettingFound> settings;
     std::vector<std::string> problems;
     std::vector<Finding> machine;
+    TopologyFound topology;
 };
 
 std::string path_of(void *handle) {
@@ -213,6 +218,16 @@ Found find_settings_only() {
     return found;
 }
 
+Found find_topology_only(int ranks) {
+    Found found;
+    Settings settings;
+    settings.read(environ, found.problems);
+    const LibraryFound library = find_library();
+    found.topology = find_topology(library.path.empty() ? "" : directory_of(library.path), settings.topology,
+                                   settings.nic, ranks);
+    return found;
+}
+
 Found find_all() {
     Found found = find_settings_only();
     Settings settings;
@@ -222,6 +237,7 @@ Found find_all() {
     found.library = find_library();
     found.backends = find_backends(found.library.path, settings);
     found.machine = first_aid();
+    found.topology = find_topology_only(0).topology;
     return found;
 }
 
@@ -283,6 +299,7 @@ void print_text(const Found &found) {
         line("library", found.library.path);
     for (const auto &b : found.backends)
         line(("backend " + b.name).c_str(), (b.path.empty() ? "" : b.path + ": ") + (b.why.empty() ? "ok" : b.why));
+    print_topology(found.topology);
     std::printf("settings:\n");
     print_settings(found);
     std::printf("this machine:\n");
@@ -293,44 +310,6 @@ void print_text(const Found &found) {
 }
 
 // ---- JSON
-
-std::string quoted(const std::string &text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        if (static_cast<unsigned char>(c) >= 0x20) {
-            out += c;
-            continue;
-        }
-        char escaped[8];
-        std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-        out += escaped;
-    }
-    return out + "\"";
-}
-
-std::string object(const std::vector<std::pair<std::string, std::string>> &fields) {
-    std::string out;
-    for (const auto &[key, value] : fields) {
-        out += out.empty() ? "{" : ", ";
-        out += quoted(key);
-        out += ": ";
-        out += value;
-    }
-    return out + "}";
-}
-
-template <class Items, class Show>
-std::string array(const Items &items, Show show) {
-    std::string out;
-    for (const auto &item : items) {
-        out += out.empty() ? "[\n    " : ",\n    ";
-        out += show(item);
-    }
-    return out.empty() ? "[]" : out + "\n  ]";
-}
-
-std::string truth(bool value) { return value ? "true" : "false"; }
 
 std::string settings_json(const Found &found) {
     return array(found.settings, [](const SettingFound &s) {
@@ -369,6 +348,7 @@ void print_json(const Found &found, bool settings_only) {
                                        {"enough", truth(f.enough)},
                                        {"advice", quoted(f.advice)}});
                     }).c_str());
+        std::printf("  \"topology\": %s,\n", topology_json(found.topology).c_str());
     }
     std::printf("  \"settings\": %s,\n  \"problems\": %s\n}\n", settings_json(found).c_str(), problems.c_str());
 }
@@ -404,7 +384,7 @@ void print_counters_roff() {
 // ---- the command line
 
 constexpr const char *usage =
-    "usage: storm-info [--json] [--settings]\n"
+    "usage: storm-info [--json] [--settings | --topology [--ranks N]]\n"
     "       storm-info --settings-roff | --counters-roff | --version | --help\n"
     "\n"
     "Prints the version, the real MPI, the library and its backends, all settings with\n"
@@ -412,16 +392,28 @@ constexpr const char *usage =
     "\n"
     "  --json           the same as JSON\n"
     "  --settings       only the settings, and what is wrong with STORM_ variables\n"
+    "  --topology       only the machine, its network devices, and which one is used for\n"
+    "                   other hosts and why\n"
+    "  --ranks N        the choices of N ranks that share this machine equally\n"
     "  --settings-roff  the settings as rows of a man page\n"
     "  --counters-roff  the counters of the report as rows of a man page\n";
 
 int run(int argc, char **argv) {
-    bool json = false, settings_only = false;
+    bool json = false, settings_only = false, topology_only = false;
+    int ranks = 0;
     std::string rows;
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
         if (word == "--json") json = true;
         else if (word == "--settings") settings_only = true;
+        else if (word == "--topology") topology_only = true;
+        else if (word == "--ranks") {
+            ranks = i + 1 < argc ? std::atoi(argv[++i]) : 0;
+            if (ranks < 1 || ranks > ranks_max) {
+                std::fprintf(stderr, "storm-info: --ranks needs a number from 1 to %d: give one\n", ranks_max);
+                return exit_usage;
+            }
+        }
         else if (word == "--settings-roff" || word == "--counters-roff") rows = word;
         else if (word == "--version") return std::printf("storm-info %s\n", STORM_VERSION), 0;
         else if (word == "--help") return std::fputs(usage, stdout), 0;
@@ -433,6 +425,16 @@ int run(int argc, char **argv) {
     if (!rows.empty()) {
         if (rows == "--settings-roff") print_settings_roff();
         else print_counters_roff();
+        return 0;
+    }
+    if (ranks > 0 && !topology_only) {
+        std::fprintf(stderr, "storm-info: --ranks tells of network devices: give --topology with it\n");
+        return exit_usage;
+    }
+    if (topology_only) {
+        const Found found = find_topology_only(ranks);
+        if (json) std::puts(topology_json(found.topology).c_str());
+        else print_topology(found.topology);
         return 0;
     }
     const Found found = settings_only ? find_settings_only() : find_all();
