@@ -7,7 +7,7 @@ namespace storm::tools {
 
 const char *const usage =
     "usage: stormrun [--dry-run] [--off] [--launcher PATH] [--lib PATH]\n"
-    "                [mpirun arguments] program args [: mpirun arguments program args ...]\n"
+    "                [launcher arguments] program args [: launcher arguments program args ...]\n"
     "       stormrun --help | --version\n";
 
 void say(const std::string &text) { std::fprintf(stderr, "stormrun: %s\n", text.c_str()); }
