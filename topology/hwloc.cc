@@ -40,7 +40,7 @@ public:
         read_distances();
         read_devices();
         if (live)
-            add_live_facts(machine_);
+            add_live_facts(machine_, links_of_kernel(), "/sys/class/net");
         const auto key = [](const Nic& n) { return std::tuple(n.pci.empty(), n.pci, n.port, n.name()); };
         std::sort(machine_.nics.begin(), machine_.nics.end(),
                   [&](const Nic& a, const Nic& b) { return key(a) < key(b); });

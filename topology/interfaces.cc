@@ -5,19 +5,16 @@
 #include <fstream>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <set>
 
 namespace storm::topology {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Interface {
-    std::string name;
+struct Interface : Link {
     std::vector<std::string> lower; // it is made of these
     std::string master;             // it is a part of this one
     bool bridge = false;
-    bool up = true;
 };
 
 std::string word_in(const fs::path& path)
@@ -28,43 +25,20 @@ std::string word_in(const fs::path& path)
     return word;
 }
 
-std::vector<Interface> read_interfaces(const std::string& folder)
+Interface described(const Link& link, const fs::path& folder)
 {
-    std::vector<Interface> found;
+    Interface one{link, {}, "", false};
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none)) {
-        if (!fs::is_directory(entry.path(), none))
-            continue;
-        Interface one;
-        one.name = entry.path().filename();
-        one.bridge = fs::exists(entry.path() / "bridge", none);
-        if (fs::exists(entry.path() / "master", none))
-            one.master = fs::read_symlink(entry.path() / "master", none).filename();
-        const std::string state = word_in(entry.path() / "operstate");
-        one.up = state != "down" && state != "lowerlayerdown" && state != "notpresent";
-        for (const auto& inner : fs::directory_iterator(entry.path(), none))
-            if (const std::string name = inner.path().filename(); name.rfind("lower_", 0) == 0)
-                one.lower.push_back(name.substr(6));
-        std::sort(one.lower.begin(), one.lower.end());
-        found.push_back(one);
-    }
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-    return found;
-}
-
-// Interfaces with an address that other hosts could reach.
-std::set<std::string> with_address()
-{
-    std::set<std::string> names;
-    ifaddrs* all = nullptr;
-    if (getifaddrs(&all) != 0)
-        return names;
-    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next)
-        if (one->ifa_addr != nullptr &&
-            (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6))
-            names.insert(one->ifa_name);
-    freeifaddrs(all);
-    return names;
+    if (word_in(folder / "ifindex") != std::to_string(link.index))
+        return one;
+    one.bridge = fs::exists(folder / "bridge", none);
+    if (fs::is_symlink(folder / "master", none))
+        one.master = fs::read_symlink(folder / "master", none).filename();
+    for (const auto& inner : fs::directory_iterator(folder, none))
+        if (const std::string name = inner.path().filename(); name.rfind("lower_", 0) == 0)
+            one.lower.push_back(name.substr(6));
+    std::sort(one.lower.begin(), one.lower.end());
+    return one;
 }
 
 Nic* entry_of(Machine& machine, const std::string& interface)
@@ -92,22 +66,45 @@ void add(Machine& machine, const Interface& one)
 
 } // namespace
 
-void add_live_facts(Machine& machine, const std::string& folder)
+std::vector<Link> links_of_kernel()
 {
-    const std::set<std::string> addressed = with_address();
-    const std::vector<Interface> interfaces = read_interfaces(folder);
+    std::vector<Link> links;
+    ifaddrs* all = nullptr;
+    if (getifaddrs(&all) != 0)
+        return links;
+    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+        auto at = std::find_if(links.begin(), links.end(), [&](const Link& l) { return l.name == one->ifa_name; });
+        if (at == links.end())
+            at = links.insert(at, {one->ifa_name, if_nametoindex(one->ifa_name), false, false});
+        at->up = at->up || ((one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_RUNNING) != 0);
+        at->addressed = at->addressed ||
+                        (one->ifa_addr != nullptr && (one->ifa_addr->sa_family == AF_INET ||
+                                                      one->ifa_addr->sa_family == AF_INET6));
+    }
+    freeifaddrs(all);
+    return links;
+}
+
+void add_live_facts(Machine& machine, const std::vector<Link>& links, const std::string& folder)
+{
+    std::vector<Interface> interfaces;
+    for (const Link& link : links)
+        interfaces.push_back(described(link, fs::path(folder) / link.name));
+    for (Nic& nic : machine.nics)
+        if (!nic.interface.empty() && std::none_of(links.begin(), links.end(), [&](const Link& link) {
+                return link.name == nic.interface;
+            }))
+            (nic.device.empty() ? nic.fault : nic.no_sockets) = "not of this network name space";
     for (const Interface& one : interfaces)
         if (entry_of(machine, one.name) == nullptr)
             add(machine, one);
     for (const Interface& one : interfaces) {
         Nic* nic = entry_of(machine, one.name);
-        if (nic == nullptr)
-            continue;
-        const std::string fault = one.bridge                       ? "a bridge"
-                                  : !one.master.empty()            ? "a part of " + one.master
-                                  : !one.up                        ? "its link is down"
-                                  : !addressed.contains(one.name) ? "it has no address"
-                                                                   : "";
+        const std::string fault = one.bridge             ? "a bridge"
+                                  : !one.master.empty()  ? "a part of " + one.master
+                                  : !one.up              ? "its link is down"
+                                  : !one.addressed       ? "it has no address"
+                                                         : "";
         // a port for RDMA has a state of its own, and works without an address
         (nic->device.empty() ? nic->fault : nic->no_sockets) = fault;
     }

@@ -6,7 +6,19 @@
 
 namespace storm::topology {
 
+struct Link {
+    std::string name;
+    unsigned index = 0;
+    bool up = false;
+    bool addressed = false; // it has an address that other hosts could reach
+};
+
+// The interfaces of this network name space.
+std::vector<Link> links_of_kernel();
+
 // Adds faults to the entries of `machine`, and the interfaces that hwloc does not list.
-void add_live_facts(Machine& machine, const std::string& folder = "/sys/class/net");
+// `folder` tells how they depend on each other; it may show another name space than ours,
+// so only what has the same number there counts.
+void add_live_facts(Machine& machine, const std::vector<Link>& links, const std::string& folder);
 
 } // namespace storm::topology

@@ -55,7 +55,8 @@ bool may_run_elsewhere(const Job &job) {
     }
     const auto named = [](const AppContext &context) {
         return context.has_option({"host", "H", "hostfile", "machinefile", "default-hostfile", "rankfile", "rf",
-                                   "add-host", "add-hostfile", "hnp", "set-cwd-to-session-dir", "hosts", "f", "machine"});
+                                   "add-host", "add-hostfile", "hnp", "set-cwd-to-session-dir", "hosts", "f",
+                                   "machine"});
     };
     return std::any_of(job.contexts.begin(), job.contexts.end(), named) ||
            std::any_of(job.lines.begin(), job.lines.end(), named);

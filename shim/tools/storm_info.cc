@@ -228,7 +228,7 @@ Found find_topology_only(int ranks) {
     return found;
 }
 
-Found find_all() {
+Found find_all(const std::string &program) {
     Found found = find_settings_only();
     Settings settings;
     std::vector<std::string> ignored;
@@ -237,6 +237,8 @@ Found find_all() {
     found.library = find_library();
     found.backends = find_backends(found.library.path, settings);
     found.machine = first_aid();
+    found.machine.push_back(launcher_found(found.mpi.version));
+    if (!program.empty()) found.machine.push_back(program_found(program, found.library.path));
     found.topology = find_topology_only(0).topology;
     return found;
 }
@@ -302,9 +304,9 @@ void print_text(const Found &found) {
     print_topology(found.topology);
     std::printf("settings:\n");
     print_settings(found);
-    std::printf("this machine:\n");
+    std::printf("first aid, what of this machine stands in the way:\n");
     for (const auto &f : found.machine) {
-        std::printf("  %s: %s%s\n", f.name.c_str(), f.value.c_str(), f.enough ? "" : " (too small)");
+        std::printf("  %s: %s%s\n", f.name.c_str(), f.value.c_str(), f.enough ? "" : (" (" + f.trouble + ")").c_str());
         if (!f.advice.empty()) std::printf("    %s\n", f.advice.c_str());
     }
 }
@@ -346,6 +348,7 @@ void print_json(const Found &found, bool settings_only) {
                         return object({{"name", quoted(f.name)},
                                        {"value", quoted(f.value)},
                                        {"enough", truth(f.enough)},
+                                       {"trouble", quoted(f.enough ? "" : f.trouble)},
                                        {"advice", quoted(f.advice)}});
                     }).c_str());
         std::printf("  \"topology\": %s,\n", topology_json(found.topology).c_str());
@@ -384,13 +387,14 @@ void print_counters_roff() {
 // ---- the command line
 
 constexpr const char *usage =
-    "usage: storm-info [--json] [--settings | --topology [--ranks N]]\n"
+    "usage: storm-info [--json] [--program FILE | --settings | --topology [--ranks N]]\n"
     "       storm-info --settings-roff | --counters-roff | --version | --help\n"
     "\n"
     "Prints the version, the real MPI, the library and its backends, all settings with\n"
     "their values, and what of this machine stands in their way.\n"
     "\n"
     "  --json           the same as JSON\n"
+    "  --program FILE   also whether a preload can serve this program\n"
     "  --settings       only the settings, and what is wrong with STORM_ variables\n"
     "  --topology       only the machine, its network devices, and which one is used for\n"
     "                   other hosts and why\n"
@@ -401,13 +405,19 @@ constexpr const char *usage =
 int run(int argc, char **argv) {
     bool json = false, settings_only = false, topology_only = false;
     int ranks = 0;
-    std::string rows;
+    std::string rows, program;
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
         if (word == "--json") json = true;
         else if (word == "--settings") settings_only = true;
         else if (word == "--topology") topology_only = true;
-        else if (word == "--ranks") {
+        else if (word == "--program") {
+            program = i + 1 < argc ? argv[++i] : "";
+            if (program.empty()) {
+                std::fprintf(stderr, "storm-info: --program has no value (it names a file): give one\n");
+                return exit_usage;
+            }
+        } else if (word == "--ranks") {
             ranks = i + 1 < argc ? std::atoi(argv[++i]) : 0;
             if (ranks < 1 || ranks > ranks_max) {
                 std::fprintf(stderr, "storm-info: --ranks needs a number from 1 to %d: give one\n", ranks_max);
@@ -437,7 +447,7 @@ int run(int argc, char **argv) {
         else print_topology(found.topology);
         return 0;
     }
-    const Found found = settings_only ? find_settings_only() : find_all();
+    const Found found = settings_only ? find_settings_only() : find_all(program);
     if (json) print_json(found, settings_only);
     else if (settings_only) print_settings(found);
     else print_text(found);

@@ -145,15 +145,7 @@ bool is_stormrun_itself(const std::string &path) {
 }
 
 // Passes over stormrun itself, which may well be installed under the name mpirun.
-std::string find_launcher(const std::string &name) {
-    if (name.find('/') != std::string::npos)
-        return is_executable_file(name) && !is_stormrun_itself(name) ? name : "";
-    for (const auto &directory : split_words(environment("PATH").value_or("/usr/bin:/bin"), ":")) {
-        const std::string path = directory + "/" + name;
-        if (is_executable_file(path) && !is_stormrun_itself(path)) return path;
-    }
-    return {};
-}
+std::string find_launcher(const std::string &name) { return find_executable(name, is_stormrun_itself); }
 
 Launcher choose_launcher(const Settings &settings) {
     std::string name = settings.launcher;

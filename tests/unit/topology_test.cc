@@ -312,57 +312,70 @@ void index_sets_are_read_and_written_as_the_kernel_does(Shape& f)
         expect_that(!f.set.parse(bad), "%s", bad);
 }
 
-// A folder like the kernel's /sys/class/net.
+// A folder like the kernel's /sys/class/net, and links.
 struct Interfaces : Shape {
     std::filesystem::path folder;
+    std::vector<Link> links;
     Interfaces()
     {
         std::string name = std::filesystem::temp_directory_path() / "storm-net-XXXXXX";
         folder = mkdtemp(name.data());
     }
     ~Interfaces() { std::filesystem::remove_all(folder); }
-    void add(const std::string& name, const std::string& state, const std::string& master = "")
+    void add(const std::string& name, bool up, bool addressed, const std::string& master = "")
     {
+        links.push_back({name, static_cast<unsigned>(links.size() + 1), up, addressed});
         std::filesystem::create_directories(folder / name);
-        std::ofstream(folder / name / "operstate") << state << "\n";
+        std::ofstream(folder / name / "ifindex") << links.back().index << "\n";
         if (!master.empty())
             std::filesystem::create_symlink("../" + master, folder / name / "master");
     }
-    std::string fault(const char* name)
+    const Nic& nic(const char* name)
     {
         for (const Nic& nic : machine.nics)
             if (nic.interface == name)
-                return nic.device.empty() ? nic.fault : nic.no_sockets;
-        return "not there";
+                return nic;
+        throw std::runtime_error(std::string(name) + " is not there");
     }
 };
 
 void interfaces_tell_what_is_wrong_with_them(Interfaces& f)
 {
     f.read("slow_and_fast");
-    f.add("eno1", "down");
-    f.add("ens1", "up", "bond7");
-    f.add("bond7", "up");
+    f.add("eno1", false, true);
+    f.add("ens1", true, false, "bond7");
+    f.add("bond7", true, true);
     std::filesystem::create_symlink("../ens1", f.folder / "bond7" / "lower_ens1");
-    f.add("office", "up");
+    f.add("office", true, true);
     std::filesystem::create_directories(f.folder / "office" / "bridge");
-    add_live_facts(f.machine, f.folder);
-    same(f.fault("eno1"), "its link is down");
-    same(f.fault("ens1"), "a part of bond7");
-    same(f.fault("office"), "a bridge");
-    same(f.fault("bond7"), "it has no address"); // of this machine, which has no such interface
-    const Nic& bond = *std::find_if(f.machine.nics.begin(), f.machine.nics.end(),
-                                    [](const Nic& nic) { return nic.interface == "bond7"; });
-    assert_true(bond.attached);
-    same(bond.nodes.text(), "1");
+    f.add("plain", true, false);
+    add_live_facts(f.machine, f.links, f.folder);
+    same(f.nic("eno1").fault, "its link is down");
+    same(f.nic("ens1").fault, "a part of bond7");
+    same(f.nic("office").fault, "a bridge");
+    same(f.nic("plain").fault, "it has no address");
+    same(f.nic("docker0").fault, "not of this network name space");
+    same(f.nic("bond7").fault, "");
+    assert_true(f.nic("bond7").attached); // its place is that of what it is made of
+    same(f.nic("bond7").nodes.text(), "1");
+    same(f.rank(0, 1, "0").name, "bond7");
+}
+
+void another_name_spaces_folder_is_not_believed(Interfaces& f)
+{
+    f.read("no_nic");
+    f.add("vA", true, true, "br7");
+    f.links.back().index = 99;
+    add_live_facts(f.machine, f.links, f.folder);
+    same(f.nic("vA").fault, "");
 }
 
 void rdma_works_where_the_interface_does_not(Interfaces& f)
 {
     f.read("one_nic_two_sockets");
-    f.add("ib0", "down");
-    add_live_facts(f.machine, f.folder);
-    same(f.fault("ib0"), "its link is down");
+    f.add("ib0", false, false);
+    add_live_facts(f.machine, f.links, f.folder);
+    same(f.nic("ib0").no_sockets, "its link is down");
     same(f.rank(0, 1, "").name, "mlx5_0");
     same(f.rank(0, 1, "", Need::interface).name, "");
 }
@@ -396,6 +409,7 @@ int main(int argc, char** argv)
         UNIT(Shape, this_machine_can_be_read),
         UNIT(Shape, index_sets_are_read_and_written_as_the_kernel_does),
         UNIT(Interfaces, interfaces_tell_what_is_wrong_with_them),
+        UNIT(Interfaces, another_name_spaces_folder_is_not_believed),
         UNIT(Interfaces, rdma_works_where_the_interface_does_not),
     };
     return run_all(tests, argc, argv);
