@@ -1,6 +1,7 @@
 // MPI_Init to MPI_Finalize: settings, backend, the job's verdict, the Rank object, and
 // the end of all that.
 #include "libmpi.hh"
+#include "nic.hh"
 #include "plugin.hh"
 #include "pmix.hh"
 #include "process.hh"
@@ -29,6 +30,7 @@ struct Life {
     std::unique_ptr<Backend> backend;
     std::string trouble; // why this rank cannot take part
     std::string backend_reason;
+    std::string nic; // the sentence of topology/choice.hh, where a device was sought
     std::string own_presence;
     bool strict_failure = false;
     MPI_Comm private_comm = nullptr;
@@ -57,6 +59,19 @@ void read_settings()
     }
 }
 
+// The device that a backend should use for other hosts; "" leaves it the choice.
+std::string nic_for(const std::string& backend)
+{
+    if (backend == "shm" || !has_remote_peers())
+        return "";
+    const topology::Choice choice = choose_nic(life->settings, life->board, topology::Need::any);
+    if (!choice.problem.empty() && number_from(open_mpi::kLocalRank, 0) == 0) // once a node
+        process.log.error("%s", choice.problem.c_str());
+    process.log.info("%s", choice.sentence.c_str());
+    life->nic = choice.sentence;
+    return choice.name;
+}
+
 void open_backend()
 {
     const std::string& name = life->settings.backend;
@@ -64,8 +79,11 @@ void open_backend()
         return;
     std::string why;
     const BackendPlugin* plugin = load_plugin(name, why);
-    if (plugin != nullptr)
-        life->backend.reset(plugin->open({life->board.rank(), life->settings.memory_max, &process.log}, why));
+    if (plugin != nullptr) {
+        BackendSettings wanted{life->board.rank(), life->settings.memory_max, &process.log};
+        wanted.nic = nic_for(name);
+        life->backend.reset(plugin->open(wanted, why));
+    }
     if (life->backend == nullptr)
         life->trouble = "the " + name + " backend cannot be opened (" + why + ")";
 }
@@ -114,6 +132,7 @@ void report()
     JobReport job;
     job.ranks = rank.setup().world_size;
     job.backend = life->backend != nullptr ? life->backend->name() : "none";
+    job.nic = life->nic;
     constexpr int kCounters = sizeof(Counters) / sizeof(std::uint64_t);
     const Counters mine = rank.counters();
     real.Reduce(&mine, &job.sum, kCounters, real.int64, real.op_sum, 0, life->private_comm);
@@ -162,13 +181,6 @@ int not_copied(MPI_Comm, int, void*, void*, void*, int* flag)
 {
     *flag = 0;
     return MPI_SUCCESS;
-}
-
-int number_from(const char* variable, int fallback)
-{
-    const char* text = secure_getenv(variable);
-    const int value = text == nullptr ? 0 : std::atoi(text);
-    return value > 0 ? value : fallback;
 }
 
 void begin_routing(int rank, int size)
@@ -255,6 +267,13 @@ void guarded(Work work)
 }
 
 } // namespace
+
+int number_from(const char* variable, int fallback)
+{
+    const char* text = secure_getenv(variable);
+    const int value = text == nullptr ? 0 : std::atoi(text);
+    return value > 0 ? value : fallback;
+}
 
 int Init(int* argc, char*** argv)
 {

@@ -31,6 +31,8 @@ std::string summary(const JobReport& report)
     add("version", STORM_VERSION);
     add("ranks", std::to_string(report.ranks));
     add("backend", report.backend);
+    if (!report.nic.empty())
+        add("nic", report.nic);
 #define STORM_COUNTER(field, name, help) add(name, std::to_string(report.sum.field));
 #include "counters.def"
 #undef STORM_COUNTER

@@ -12,6 +12,7 @@ namespace storm {
 struct JobReport {
     int ranks = 0;
     std::string backend;
+    std::string nic; // what rank 0 uses for other hosts and why; "" when none was sought
     Counters sum;                     // over all ranks
     std::uint64_t ring_high_water = 0; // the largest of any ring
     std::int64_t ranks_with_reasons = 0;

@@ -2,7 +2,9 @@
 #include "base/backend.hh"
 #include "counters.hh"
 #include "first_aid.hh"
+#include "json.hh"
 #include "settings.hh"
+#include "topology_info.hh"
 #include "words.hh"
 
 #include <dlfcn.h>
@@ -13,6 +15,7 @@
 #include <bit>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -23,6 +26,7 @@ namespace storm::tools {
 namespace {
 
 constexpr int exit_usage = 2;
+constexpr int ranks_max = 4096;
 constexpr const char *library_name = "libstorm.so";
 
 // ---- what is found
@@ -58,6 +62,7 @@ struct Found {
     std::vector<SettingFound> settings;
     std::vector<std::string> problems;
     std::vector<Finding> machine;
+    TopologyFound topology;
 };
 
 std::string path_of(void *handle) {
@@ -213,7 +218,17 @@ Found find_settings_only() {
     return found;
 }
 
-Found find_all() {
+Found find_topology_only(int ranks) {
+    Found found;
+    Settings settings;
+    settings.read(environ, found.problems);
+    const LibraryFound library = find_library();
+    found.topology = find_topology(library.path.empty() ? "" : directory_of(library.path), settings.topology,
+                                   settings.nic, ranks);
+    return found;
+}
+
+Found find_all(const std::string &program) {
     Found found = find_settings_only();
     Settings settings;
     std::vector<std::string> ignored;
@@ -222,6 +237,9 @@ Found find_all() {
     found.library = find_library();
     found.backends = find_backends(found.library.path, settings);
     found.machine = first_aid();
+    found.machine.push_back(launcher_found(found.mpi.version));
+    if (!program.empty()) found.machine.push_back(program_found(program, found.library.path));
+    found.topology = find_topology_only(0).topology;
     return found;
 }
 
@@ -283,54 +301,17 @@ void print_text(const Found &found) {
         line("library", found.library.path);
     for (const auto &b : found.backends)
         line(("backend " + b.name).c_str(), (b.path.empty() ? "" : b.path + ": ") + (b.why.empty() ? "ok" : b.why));
+    print_topology(found.topology);
     std::printf("settings:\n");
     print_settings(found);
-    std::printf("this machine:\n");
+    std::printf("first aid, what of this machine stands in the way:\n");
     for (const auto &f : found.machine) {
-        std::printf("  %s: %s%s\n", f.name.c_str(), f.value.c_str(), f.enough ? "" : " (too small)");
+        std::printf("  %s: %s%s\n", f.name.c_str(), f.value.c_str(), f.enough ? "" : (" (" + f.trouble + ")").c_str());
         if (!f.advice.empty()) std::printf("    %s\n", f.advice.c_str());
     }
 }
 
 // ---- JSON
-
-std::string quoted(const std::string &text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        if (static_cast<unsigned char>(c) >= 0x20) {
-            out += c;
-            continue;
-        }
-        char escaped[8];
-        std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-        out += escaped;
-    }
-    return out + "\"";
-}
-
-std::string object(const std::vector<std::pair<std::string, std::string>> &fields) {
-    std::string out;
-    for (const auto &[key, value] : fields) {
-        out += out.empty() ? "{" : ", ";
-        out += quoted(key);
-        out += ": ";
-        out += value;
-    }
-    return out + "}";
-}
-
-template <class Items, class Show>
-std::string array(const Items &items, Show show) {
-    std::string out;
-    for (const auto &item : items) {
-        out += out.empty() ? "[\n    " : ",\n    ";
-        out += show(item);
-    }
-    return out.empty() ? "[]" : out + "\n  ]";
-}
-
-std::string truth(bool value) { return value ? "true" : "false"; }
 
 std::string settings_json(const Found &found) {
     return array(found.settings, [](const SettingFound &s) {
@@ -367,8 +348,10 @@ void print_json(const Found &found, bool settings_only) {
                         return object({{"name", quoted(f.name)},
                                        {"value", quoted(f.value)},
                                        {"enough", truth(f.enough)},
+                                       {"trouble", quoted(f.enough ? "" : f.trouble)},
                                        {"advice", quoted(f.advice)}});
                     }).c_str());
+        std::printf("  \"topology\": %s,\n", topology_json(found.topology).c_str());
     }
     std::printf("  \"settings\": %s,\n  \"problems\": %s\n}\n", settings_json(found).c_str(), problems.c_str());
 }
@@ -404,24 +387,43 @@ void print_counters_roff() {
 // ---- the command line
 
 constexpr const char *usage =
-    "usage: storm-info [--json] [--settings]\n"
+    "usage: storm-info [--json] [--program FILE | --settings | --topology [--ranks N]]\n"
     "       storm-info --settings-roff | --counters-roff | --version | --help\n"
     "\n"
     "Prints the version, the real MPI, the library and its backends, all settings with\n"
     "their values, and what of this machine stands in their way.\n"
     "\n"
     "  --json           the same as JSON\n"
+    "  --program FILE   also whether a preload can serve this program\n"
     "  --settings       only the settings, and what is wrong with STORM_ variables\n"
+    "  --topology       only the machine, its network devices, and which one is used for\n"
+    "                   other hosts and why\n"
+    "  --ranks N        the choices of N ranks that share this machine equally\n"
     "  --settings-roff  the settings as rows of a man page\n"
     "  --counters-roff  the counters of the report as rows of a man page\n";
 
 int run(int argc, char **argv) {
-    bool json = false, settings_only = false;
-    std::string rows;
+    bool json = false, settings_only = false, topology_only = false;
+    int ranks = 0;
+    std::string rows, program;
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
         if (word == "--json") json = true;
         else if (word == "--settings") settings_only = true;
+        else if (word == "--topology") topology_only = true;
+        else if (word == "--program") {
+            program = i + 1 < argc ? argv[++i] : "";
+            if (program.empty()) {
+                std::fprintf(stderr, "storm-info: --program has no value (it names a file): give one\n");
+                return exit_usage;
+            }
+        } else if (word == "--ranks") {
+            ranks = i + 1 < argc ? std::atoi(argv[++i]) : 0;
+            if (ranks < 1 || ranks > ranks_max) {
+                std::fprintf(stderr, "storm-info: --ranks needs a number from 1 to %d: give one\n", ranks_max);
+                return exit_usage;
+            }
+        }
         else if (word == "--settings-roff" || word == "--counters-roff") rows = word;
         else if (word == "--version") return std::printf("storm-info %s\n", STORM_VERSION), 0;
         else if (word == "--help") return std::fputs(usage, stdout), 0;
@@ -435,7 +437,17 @@ int run(int argc, char **argv) {
         else print_counters_roff();
         return 0;
     }
-    const Found found = settings_only ? find_settings_only() : find_all();
+    if (ranks > 0 && !topology_only) {
+        std::fprintf(stderr, "storm-info: --ranks tells of network devices: give --topology with it\n");
+        return exit_usage;
+    }
+    if (topology_only) {
+        const Found found = find_topology_only(ranks);
+        if (json) std::puts(topology_json(found.topology).c_str());
+        else print_topology(found.topology);
+        return 0;
+    }
+    const Found found = settings_only ? find_settings_only() : find_all(program);
     if (json) print_json(found, settings_only);
     else if (settings_only) print_settings(found);
     else print_text(found);
