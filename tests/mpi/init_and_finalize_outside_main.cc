@@ -1,8 +1,8 @@
 // MPI_Init before main and MPI_Finalize after it: by a static object, by functions with
 // the attributes, by an exit handler, by a library that the program is linked to, and
 // by a thread that is not main's; messages are exchanged in each of these places.
-// run: ranks=1,2,3 timeout=30 env=WAY=static leaves=nothing
-// run: ranks=1,2,3 timeout=30 env=WAY=attribute leaves=nothing
+// run: ranks=1,3 timeout=30 env=WAY=static leaves=nothing
+// run: ranks=1,3 timeout=30 env=WAY=attribute leaves=nothing
 // run: ranks=2 timeout=30 env=WAY=atexit leaves=nothing
 // run: ranks=2 timeout=30 env=WAY=exit-in-callee leaves=nothing
 // run: ranks=2 timeout=30 env=WAY=thread leaves=nothing
