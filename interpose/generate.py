@@ -92,8 +92,9 @@ BODIES = {
     'ours': '',
 }
 
-# Two slots a call. Each begins at a function that looks once where the call goes
-# and stores that; from then on an exported function is one load and one jump.
+# Two slots a call. Each begins at a function that looks once where all calls
+# go; from then on an exported function is one load and one jump. The jump
+# leaves the return address in place: so the first call is told who calls.
 WRAPPER = '''{body}
 namespace slot {{
 {ret} first_pmpi_{name}({params});
@@ -102,14 +103,12 @@ constinit Slot<decltype(&PMPI_{name})> pmpi_{name}{{first_pmpi_{name}}};
 constinit Slot<decltype(&PMPI_{name})> mpi_{name}{{first_mpi_{name}}};
 {ret} first_pmpi_{name}({params})
 {{
-    pmpi_{name}.set(served("PMPI_{name}", &storm::interpose::{name}));
+    fill(__builtin_return_address(0));
     return pmpi_{name}.get()({args});
 }}
 {ret} first_mpi_{name}({params})
 {{
-    if (pmpi_{name}.get() == first_pmpi_{name})
-        pmpi_{name}.set(served("PMPI_{name}", &storm::interpose::{name}));
-    mpi_{name}.set(next_tool("MPI_{name}", pmpi_{name}.get()));
+    fill(__builtin_return_address(0));
     return mpi_{name}.get()({args});
 }}
 }} // namespace slot
@@ -123,6 +122,16 @@ extern "C" STORM_EXPORT {ret} MPI_{name}({params})
 }}
 '''
 
+# All at once: in a destructor, say, it might be too late to ask for the rest.
+FILL = '''
+namespace slot {{
+void fill(const void* caller)
+{{
+    const NextScope next(caller);
+{rows}}}
+}} // namespace slot
+'''
+
 
 def wrappers(calls):
     out = []
@@ -134,7 +143,10 @@ def wrappers(calls):
         known = dict(may_wait=may_wait, ret=c.ret, name=c.name, params=c.params, args=c.pass_on(), made=made,
                      parent=parent)
         out.append(WRAPPER.format(body=BODIES[c.kind].format(**known), **known))
-    return '\n'.join(out)
+    return 'namespace slot {\nvoid fill(const void* caller);\n}\n' + '\n'.join(out) + FILL.format(
+        rows=''.join(f'    pmpi_{c.name}.set(served(next, "PMPI_{c.name}", &storm::interpose::{c.name}));\n'
+                     f'    mpi_{c.name}.set(next_tool(next, "MPI_{c.name}", pmpi_{c.name}.get()));\n'
+                     for c in exported(calls)))
 
 
 def version_map(calls):

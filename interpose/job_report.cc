@@ -126,7 +126,7 @@ void Reporter::not_routed(const Settings& settings, int ranks, const std::string
     write(settings, target, target.file, report_text(job, target.form));
 }
 
-void Reporter::at_finalize(const Rank& rank, MPI_Comm everybody) const
+void Reporter::at_finalize(Rank& rank, MPI_Comm everybody) const
 {
     const RealMpi& real = process.real;
     const ReportTarget target = report_target(settings_->report);

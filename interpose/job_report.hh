@@ -16,7 +16,7 @@ public:
     void fact(const std::string& key, const std::string& value) { facts_.emplace_back(key, value); }
 
     // Collective over `everybody`: rank 0's setting says whether and how.
-    void at_finalize(const Rank& rank, MPI_Comm everybody) const;
+    void at_finalize(Rank& rank, MPI_Comm everybody) const;
     // This rank alone; it calls no MPI.
     void alone(const RankReport& rank, const std::string& when) const;
     // By the one rank that says why the job is not routed, if a file is wanted.

@@ -4,6 +4,7 @@
 #include "process.hh"
 
 #include <dlfcn.h>
+#include <link.h>
 
 namespace storm::interpose {
 
@@ -74,9 +75,28 @@ bool serving()
     return found;
 }
 
-void* next_symbol(const char* name)
+NextScope::NextScope(const void* caller)
 {
-    return dlsym(RTLD_NEXT, name);
+    Dl_info unused;
+    link_map* library = nullptr;
+    if (dlsym(RTLD_NEXT, "PMPI_Init") == nullptr &&
+        dladdr1(caller, &unused, reinterpret_cast<void**>(&library), RTLD_DL_LINKMAP) != 0)
+        local_ = dlopen(library->l_name, RTLD_NOLOAD | RTLD_LAZY);
+}
+
+NextScope::~NextScope()
+{
+    if (local_ != nullptr)
+        dlclose(local_);
+}
+
+void* NextScope::find(const char* name) const
+{
+    void* next = local_ != nullptr ? dlsym(local_, name) : dlsym(RTLD_NEXT, name);
+    Dl_info theirs, ours;
+    const bool found = next != nullptr && dladdr(next, &theirs) != 0 &&
+                       dladdr(reinterpret_cast<void*>(&serving), &ours) != 0;
+    return found && theirs.dli_fbase != ours.dli_fbase ? next : nullptr;
 }
 
 void* own_symbol(const char* name)

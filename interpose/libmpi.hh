@@ -19,6 +19,17 @@ bool known_build(std::string& why);
 std::uint64_t eager_limit(bool one_node, std::string& from);
 
 // Ranks of this job on this node, from the launcher's environment; 1 when unknown.
+// What the launcher's environment tells: ranks of this job, those on this node, and which
+// of these this one is.
+constexpr const char* kWorldSize = "OMPI_COMM_WORLD_SIZE";
 constexpr const char* kLocalSize = "OMPI_COMM_WORLD_LOCAL_SIZE";
+constexpr const char* kLocalRank = "OMPI_COMM_WORLD_LOCAL_RANK";
 
 } // namespace storm::interpose::open_mpi
+
+namespace storm::interpose {
+
+// A positive number in a variable of the environment, or `fallback`.
+int number_from(const char* variable, int fallback);
+
+} // namespace storm::interpose

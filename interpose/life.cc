@@ -3,6 +3,7 @@
 #include "job_report.hh"
 #include "libmpi.hh"
 #include "life.hh"
+#include "nic.hh"
 #include "plugin.hh"
 #include "pmix.hh"
 #include "process.hh"
@@ -83,6 +84,19 @@ void read_settings()
     }
 }
 
+// The device that a backend should use for other hosts; "" leaves it the choice.
+std::string nic_for(const std::string& backend)
+{
+    if (backend == "shm" || !has_remote_peers())
+        return "";
+    const topology::Choice choice = choose_nic(life->settings, life->board, topology::Need::any);
+    if (!choice.problem.empty() && number_from(open_mpi::kLocalRank, 0) == 0) // once a node
+        process.log.error("%s", choice.problem.c_str());
+    process.log.info("%s", choice.sentence.c_str());
+    life->reporter.fact("nic", choice.sentence);
+    return choice.name;
+}
+
 void open_backend()
 {
     const std::string& name = life->settings.backend;
@@ -90,8 +104,11 @@ void open_backend()
         return;
     std::string why;
     const BackendPlugin* plugin = load_plugin(name, why);
-    if (plugin != nullptr)
-        life->backend.reset(plugin->open({life->board.rank(), life->settings.memory_max, &process.log}, why));
+    if (plugin != nullptr) {
+        BackendSettings wanted{life->board.rank(), life->settings.memory_max, &process.log};
+        wanted.nic = nic_for(name);
+        life->backend.reset(plugin->open(wanted, why));
+    }
     if (life->backend == nullptr)
         life->trouble = "the " + name + " backend cannot be opened (" + why + ")";
 }
@@ -163,13 +180,6 @@ int not_copied(MPI_Comm, int, void*, void*, void*, int* flag)
 {
     *flag = 0;
     return MPI_SUCCESS;
-}
-
-int number_from(const char* variable, int fallback)
-{
-    const char* text = secure_getenv(variable);
-    const int value = text == nullptr ? 0 : std::atoi(text);
-    return value > 0 ? value : fallback;
 }
 
 // What routing and profiling need: a communicator of our own, the clock, and the end.
@@ -328,8 +338,15 @@ Counters counters_now()
 
 std::uint64_t ring_high_water_now()
 {
-    const Rank* rank = routed();
+    Rank* rank = routed();
     return rank != nullptr ? rank->report(false).high_water : life != nullptr ? life->last_high_water : 0;
+}
+
+int number_from(const char* variable, int fallback)
+{
+    const char* text = secure_getenv(variable);
+    const int value = text == nullptr ? 0 : std::atoi(text);
+    return value > 0 ? value : fallback;
 }
 
 int Init(int* argc, char*** argv)

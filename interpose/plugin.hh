@@ -4,8 +4,13 @@
 #include "base/backend.hh"
 
 #include <string>
+#include <vector>
 
 namespace storm::interpose {
+
+// Where the plugin of this name may stand: beside the library that contains this function
+// (lib/storm/libstorm-NAME.so), or in a build tree. Empty when that place is unknown.
+std::vector<std::string> plugin_places(const std::string& name);
 
 // lib/storm/libstorm-NAME.so beside the library that contains this function, or
 // backends/ of a build tree; null with the reason in words.

@@ -50,28 +50,40 @@ void adopt(MPI_Comm parent, MPI_Comm made, bool nested);
 
 // The real MPI was found, it is one we serve, and `process.real` is filled.
 bool serving();
-void* next_symbol(const char* name); // after us in the search order, or null
-void* own_symbol(const char* name);  // libmpi's own, or null
+void* own_symbol(const char* name); // libmpi's own, or null
+
+// The definitions that a caller would find but for us: those after us in the global
+// scope. If that holds no MPI, the caller's library was loaded RTLD_LOCAL, with its MPI
+// and perhaps a tool: then what that library finds.
+class NextScope {
+public:
+    explicit NextScope(const void* caller);
+    ~NextScope();
+    NextScope(const NextScope&) = delete;
+    void* find(const char* name) const; // or null
+
+private:
+    void* local_ = nullptr;
+};
 
 // The function that PMPI_X means: ours, or that of an MPI we do not serve.
 template <class Function>
-Function served(const char* name, Function ours)
+Function served(const NextScope& next, const char* name, Function ours)
 {
     if (serving())
         return ours;
-    auto* other = reinterpret_cast<Function>(next_symbol(name));
+    auto* other = reinterpret_cast<Function>(next.find(name));
     return other != nullptr ? other : ours;
 }
 
-// MPI_X belongs to a tool that is linked to the program or preloaded behind us, if
-// the next definition is not the real MPI's; else straight to PMPI_X.
+// MPI_X belongs to a tool that is linked to the program or preloaded behind us, if the
+// next definition is not the real MPI's; else straight to PMPI_X.
 template <class Function>
-Function next_tool(const char* name, Function ours)
+Function next_tool(const NextScope& next, const char* name, Function ours)
 {
-    if (!serving())
-        return reinterpret_cast<Function>(next_symbol(name));
-    void* next = next_symbol(name);
-    return next != nullptr && next != own_symbol(name) ? reinterpret_cast<Function>(next) : ours;
+    void* found = next.find(name);
+    const bool tool = found != nullptr && (!serving() || found != own_symbol(name));
+    return tool ? reinterpret_cast<Function>(found) : ours;
 }
 
 template <class Function>

@@ -99,7 +99,7 @@ int Start(MPI_Request* request)
         MPI_Request none = process.real.request_null;
         return process.real.Start(&none); // not a persistent request: the real MPI's error
     }
-    if (r.state == Request::State::inactive)
+    if (r.state() == Request::State::inactive)
         rank->start(r);
     return MPI_SUCCESS; // an active one stays as it is, as natively
 }

@@ -40,20 +40,28 @@ public:
     explicit Channel(int world_rank) : peer(world_rank) {}
 
     const int peer;
+
+    // ---- towards the peer, under out_lock
+    Lock out_lock;
     Path path = Path::fresh;
+    bool placing = false; // rings may grow past STORM_RING_MAX rather than make us wait
     bool grow_refused = false;
-    bool waiting = false; // in the rank's list of channels with pending records
+    bool waiting = false; // in the rank's list of channels with pending records (a leaf's)
     RingWriter out;
     // What was sent to the peer; the fast path counts in the first two only.
     std::uint64_t at_once = 0; // messages of the fast path
     std::uint64_t ring_bytes = 0;
     std::uint64_t ring_messages = 0; // other than those
     std::uint64_t native_messages = 0, native_bytes = 0;
-    std::uint64_t high_water = 0;    // of rings before this one
     std::uint64_t announced = 0; // tail of the last publish (backends that are not direct)
     std::deque<Outgoing> pending;
     std::uint32_t next_native_tag = 0; // modulo the tags that the real MPI has
 
+    std::uint32_t growths = 0;
+    std::uint64_t high_water = 0; // of the rings before this one
+
+    // ---- from the peer, under in_lock
+    Lock in_lock;
     RingReader in;
     bool has_in = false;
 
@@ -69,8 +77,6 @@ public:
     Message* gathering = nullptr;  // else the message that keeps them
     std::uint64_t gathered = 0;
     std::uint64_t expected = 0;
-
-    std::uint32_t growths = 0;
 };
 
 } // namespace storm

@@ -36,6 +36,7 @@ Message* Comm::find_arrived(int member, int tag) const
 void Comm::post(Request& request)
 {
     request.queued = true;
+    request.order = ++order;
     if (request.source == nullptr)
         posted_any.push_back(&request);
     else

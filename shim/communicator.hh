@@ -8,6 +8,7 @@
 
 #include "base/real_mpi.hh"
 #include "list.hh"
+#include "lock.hh"
 #include "request.hh"
 
 #include <memory>
@@ -42,17 +43,20 @@ public:
     int rank = -1;
     int size = 0;
     bool world = false;    // ranks are world ranks
-    std::string name;
+    std::string name;      // under lock
     bool selected = true;  // STORM_COMMS, or its rule
     std::uint64_t eager_max = 0;   // STORM_EAGER_MAX, or its rule's
     const TagSet* tags = nullptr;  // STORM_TAGS, or its rule's
-    bool adopted = false;
     bool freed = false;
-    std::uint32_t users = 0;    // requests, messages and channels that refer to it
+    std::uint32_t users = 0;    // the handle, requests, messages and channels that refer to it
     std::uint32_t requests = 0; // those of the program among them
 
+    // Guards the queues of matching and the table of members.
+    mutable Lock lock;
+    std::uint64_t order = 0; // of posting
+
     // No receive can be posted any more.
-    bool out_of_reach() const { return freed && requests == 0; }
+    bool out_of_reach() const { return glance_at(freed) && glance_at(requests) == 0; }
 
     List<Request, &Request::posted> posted_any;
     List<Message, &Message::of_comm> arrivals;

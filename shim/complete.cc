@@ -20,7 +20,7 @@ Request& ours(MPI_Request handle)
 // True when nothing is left to wait for: complete, inactive, or long given back.
 bool complete(const Request& r)
 {
-    return r.state != Request::State::active;
+    return !r.active();
 }
 
 void set_status(MPI_Status* status, int source, int tag, std::uint64_t bytes, bool cancelled)
@@ -82,7 +82,7 @@ void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& e
         return;
     }
     Request& r = ours(*slot);
-    if (r.state == Request::State::inactive) {
+    if (r.state() == Request::State::inactive) {
         empty_status(status, with_error);
         if (!r.persistent)
             *slot = real_.request_null; // a copy of a handle that was waited for before
@@ -91,11 +91,11 @@ void Rank::settle(MPI_Request* slot, MPI_Status* status, bool with_error, int& e
     fill_status(r, status, with_error);
     if (r.error != MPI_SUCCESS && error == MPI_SUCCESS) {
         error = r.error;
-        where = r.comm != nullptr ? r.comm->handle : nullptr;
+        where = r.comm != nullptr ? glance_at(r.comm->handle) : nullptr;
     }
     // the real MPI frees a persistent request that ended in an error
     if (r.persistent && r.error == MPI_SUCCESS) {
-        r.state = Request::State::inactive;
+        r.set(Request::State::inactive);
         return;
     }
     *slot = real_.request_null;
@@ -108,15 +108,9 @@ int Rank::wait_as(Call call, MPI_Request* request, MPI_Status* status)
 {
     int error = MPI_SUCCESS;
     MPI_Comm where = nullptr;
-    {
-        Guard guard(*this);
-        if (owns(*request)) {
-            const Request& r = ours(*request);
-            if (!complete(r))
-                wait_until(guard, [&] { return complete(r); });
-        }
-        settle(request, status, false, error, where);
-    }
+    if (owns(*request))
+        wait_until([&, r = &ours(*request)] { return complete(*r); });
+    settle(request, status, false, error, where);
     return error == MPI_SUCCESS ? error : raise(call, where, error);
 }
 
@@ -124,35 +118,28 @@ int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
 {
     int error = MPI_SUCCESS;
     MPI_Comm where = nullptr;
-    {
-        const Guard guard(*this);
-        if (owns(*request)) {
-            const Request& r = ours(*request);
-            if (r.state == Request::State::active) {
-                poll();
-                if (!complete(r)) {
-                    ++counters_.empty_tests;
-                    *flag = 0;
-                    return MPI_SUCCESS;
-                }
-            }
+    if (owns(*request) && ours(*request).active()) {
+        poll();
+        if (ours(*request).active()) {
+            tally(counters_.empty_tests);
+            *flag = 0;
+            return MPI_SUCCESS;
         }
-        *flag = 1;
-        settle(request, status, false, error, where);
     }
+    *flag = 1;
+    settle(request, status, false, error, where);
     return error == MPI_SUCCESS ? error : raise(Call::test, where, error);
 }
 
 int Rank::get_status(MPI_Request request, int* flag, MPI_Status* status)
 {
-    const Guard guard(*this);
     const Request& r = ours(request);
-    if (r.state == Request::State::active)
+    if (r.active())
         poll();
     *flag = complete(r) ? 1 : 0;
     if (*flag == 0)
         return MPI_SUCCESS;
-    if (r.state == Request::State::inactive)
+    if (r.state() == Request::State::inactive)
         empty_status(status, false);
     else
         fill_status(r, status, false);
@@ -167,16 +154,12 @@ int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS;
     bool ours_failed = false;
-    {
-        Guard guard(*this);
-        for (int i = 0; i < count; ++i)
-            if (owns(requests[i])) {
-                const Request& r = ours(requests[i]);
-                if (!complete(r))
-                    wait_until(guard, [&] { return complete(r); });
-                ours_failed = ours_failed || (r.state == Request::State::complete && r.error != MPI_SUCCESS);
-            }
-    }
+    for (int i = 0; i < count; ++i)
+        if (owns(requests[i])) {
+            const Request& r = ours(requests[i]);
+            wait_until([&] { return complete(r); });
+            ours_failed = ours_failed || (r.state() == Request::State::complete && r.error != MPI_SUCCESS);
+        }
     // What is left belongs to the real MPI; ours goes on moving inside it.
     int native_rc = MPI_SUCCESS;
     std::vector<MPI_Status> native_statuses(split.native.size());
@@ -184,22 +167,19 @@ int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
         native_rc = real_.Waitall(split.size(), split.native.data(), native_statuses.data());
         split.put_back(requests);
     }
-    {
-        const Guard guard(*this);
-        std::size_t next = 0;
-        const bool failed = ours_failed || native_rc != MPI_SUCCESS;
-        for (int i = 0; i < count; ++i) {
-            MPI_Status* status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
-            if (next < split.at.size() && split.at[next] == i) {
-                if (status != MPI_STATUS_IGNORE) {
-                    *status = native_statuses[next];
-                    if (failed && native_rc == MPI_SUCCESS)
-                        status->MPI_ERROR = MPI_SUCCESS;
-                }
-                ++next;
-            } else {
-                settle(requests + i, status, true, error, where);
+    std::size_t next = 0;
+    const bool failed = ours_failed || native_rc != MPI_SUCCESS;
+    for (int i = 0; i < count; ++i) {
+        MPI_Status* status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
+        if (next < split.at.size() && split.at[next] == i) {
+            if (status != MPI_STATUS_IGNORE) {
+                *status = native_statuses[next];
+                if (failed && native_rc == MPI_SUCCESS)
+                    status->MPI_ERROR = MPI_SUCCESS;
             }
+            ++next;
+        } else {
+            settle(requests + i, status, true, error, where);
         }
     }
     return error == MPI_SUCCESS ? native_rc : raise(Call::waitall, where, error);
@@ -214,18 +194,15 @@ int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statu
         });
     };
     *flag = 0;
-    {
-        const Guard guard(*this);
+    if (!all_ours()) {
+        poll();
         if (!all_ours()) {
-            poll();
-            if (!all_ours()) {
-                ++counters_.empty_tests;
-                if (split.size() == 0)
-                    return MPI_SUCCESS;
-                const InReal in(*this);
-                real_.progress();
+            tally(counters_.empty_tests);
+            if (split.size() == 0)
                 return MPI_SUCCESS;
-            }
+            const InReal in(*this);
+            real_.progress();
+            return MPI_SUCCESS;
         }
     }
     int native_rc = MPI_SUCCESS;
@@ -240,18 +217,15 @@ int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statu
     *flag = 1;
     int error = MPI_SUCCESS;
     MPI_Comm where = nullptr;
-    {
-        const Guard guard(*this);
-        std::size_t next = 0;
-        for (int i = 0; i < count; ++i) {
-            MPI_Status* status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
-            if (next < split.at.size() && split.at[next] == i) {
-                if (status != MPI_STATUS_IGNORE)
-                    *status = native_statuses[next];
-                ++next;
-            } else {
-                settle(requests + i, status, true, error, where);
-            }
+    std::size_t next = 0;
+    for (int i = 0; i < count; ++i) {
+        MPI_Status* status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
+        if (next < split.at.size() && split.at[next] == i) {
+            if (status != MPI_STATUS_IGNORE)
+                *status = native_statuses[next];
+            ++next;
+        } else {
+            settle(requests + i, status, true, error, where);
         }
     }
     return error == MPI_SUCCESS ? native_rc : raise(Call::testall, where, error);
@@ -275,7 +249,7 @@ Rank::Glance Rank::glance(int count, const MPI_Request* requests)
     for (int i = 0; i < count; ++i) {
         if (owns(requests[i])) {
             const Request& r = ours(requests[i]);
-            if (r.state == Request::State::inactive)
+            if (r.state() == Request::State::inactive)
                 continue;
             if (complete(r)) {
                 g.first = i;
@@ -296,49 +270,44 @@ int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Statu
 {
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS;
-    {
-        Guard guard(*this);
-        Idle idle(*this);
-        bool moved = poll();
-        for (;;) {
-            const Glance g = glance(count, requests);
-            if (g.native) {
-                // those of the real MPI that stand before the first complete one of ours
-                Split split(*this, g.first < 0 ? count : g.first, requests);
-                int at = MPI_UNDEFINED, native_flag = 0, rc;
-                guard.release();
-                rc = real_.Testany(split.size(), split.native.data(), &at, &native_flag, status);
-                guard.retake();
-                split.put_back(requests);
-                if (native_flag != 0 && at != MPI_UNDEFINED) {
-                    *index = split.at[static_cast<std::size_t>(at)];
-                    if (flag != nullptr)
-                        *flag = 1;
-                    return rc;
-                }
-                // inactive ones of the real MPI do not keep a wait waiting
-                if (native_flag != 0 && !g.active && g.first < 0)
-                    return none_active(index, flag, status);
-            } else if (!g.active && g.first < 0) {
-                return none_active(index, flag, status);
-            }
-            if (g.first >= 0) {
-                *index = g.first;
+    Idle idle(*this);
+    bool moved = poll();
+    for (;;) {
+        const Glance g = glance(count, requests);
+        if (g.native) {
+            // those of the real MPI that stand before the first complete one of ours
+            Split split(*this, g.first < 0 ? count : g.first, requests);
+            int at = MPI_UNDEFINED, native_flag = 0;
+            const int rc = real_.Testany(split.size(), split.native.data(), &at, &native_flag, status);
+            split.put_back(requests);
+            if (native_flag != 0 && at != MPI_UNDEFINED) {
+                *index = split.at[static_cast<std::size_t>(at)];
                 if (flag != nullptr)
                     *flag = 1;
-                settle(requests + g.first, status, false, error, where);
-                break;
+                return rc;
             }
-            if (flag != nullptr) {
-                ++counters_.empty_tests;
-                *flag = 0;
-                *index = MPI_UNDEFINED;
-                return MPI_SUCCESS;
-            }
-            if (!moved)
-                idle.step(guard);
-            moved = poll();
+            // inactive ones of the real MPI do not keep a wait waiting
+            if (native_flag != 0 && !g.active && g.first < 0)
+                return none_active(index, flag, status);
+        } else if (!g.active && g.first < 0) {
+            return none_active(index, flag, status);
         }
+        if (g.first >= 0) {
+            *index = g.first;
+            if (flag != nullptr)
+                *flag = 1;
+            settle(requests + g.first, status, false, error, where);
+            break;
+        }
+        if (flag != nullptr) {
+            tally(counters_.empty_tests);
+            *flag = 0;
+            *index = MPI_UNDEFINED;
+            return MPI_SUCCESS;
+        }
+        if (!moved)
+            idle.step();
+        moved = poll();
     }
     return error == MPI_SUCCESS ? error : raise(call, where, error);
 }
@@ -366,53 +335,48 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
 {
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS, native_rc = MPI_SUCCESS;
-    {
-        Guard guard(*this);
-        Idle idle(*this);
-        bool moved = poll();
-        for (;;) {
-            bool active = false;
-            std::vector<int> ready;
-            for (int i = 0; i < count; ++i) {
-                if (is_done(requests[i])) {
+    Idle idle(*this);
+    bool moved = poll();
+    for (;;) {
+        bool active = false;
+        std::vector<int> ready;
+        for (int i = 0; i < count; ++i) {
+            if (is_done(requests[i])) {
+                ready.push_back(i);
+            } else if (owns(requests[i]) && ours(requests[i]).state() != Request::State::inactive) {
+                if (complete(ours(requests[i])))
                     ready.push_back(i);
-                } else if (owns(requests[i]) && ours(requests[i]).state != Request::State::inactive) {
-                    if (complete(ours(requests[i])))
-                        ready.push_back(i);
-                    else
-                        active = true;
-                }
+                else
+                    active = true;
             }
-            Split split(*this, count, requests);
-            int native_done = MPI_UNDEFINED;
-            std::vector<int> native_at(split.native.size());
-            std::vector<MPI_Status> native_statuses(split.native.size());
-            if (split.size() != 0) {
-                guard.release();
-                native_rc = real_.Testsome(split.size(), split.native.data(), &native_done,
-                                           native_at.data(), native_statuses.data());
-                guard.retake();
-                split.put_back(requests);
-            }
-            if (native_done == MPI_UNDEFINED && !active && ready.empty()) {
-                *done = MPI_UNDEFINED;
-                return native_rc;
-            }
-            const int native_count = native_done == MPI_UNDEFINED ? 0 : native_done;
-            if (native_count != 0 || !ready.empty()) {
-                report_some(requests, done, indices, statuses, ready, split, native_count, native_at,
-                            native_statuses, error, where);
-                break;
-            }
-            if (call == Call::testsome) {
-                ++counters_.empty_tests;
-                *done = 0;
-                return native_rc;
-            }
-            if (!moved)
-                idle.step(guard);
-            moved = poll();
         }
+        Split split(*this, count, requests);
+        int native_done = MPI_UNDEFINED;
+        std::vector<int> native_at(split.native.size());
+        std::vector<MPI_Status> native_statuses(split.native.size());
+        if (split.size() != 0) {
+            native_rc = real_.Testsome(split.size(), split.native.data(), &native_done,
+                                       native_at.data(), native_statuses.data());
+            split.put_back(requests);
+        }
+        if (native_done == MPI_UNDEFINED && !active && ready.empty()) {
+            *done = MPI_UNDEFINED;
+            return native_rc;
+        }
+        const int native_count = native_done == MPI_UNDEFINED ? 0 : native_done;
+        if (native_count != 0 || !ready.empty()) {
+            report_some(requests, done, indices, statuses, ready, split, native_count, native_at,
+                        native_statuses, error, where);
+            break;
+        }
+        if (call == Call::testsome) {
+            tally(counters_.empty_tests);
+            *done = 0;
+            return native_rc;
+        }
+        if (!moved)
+            idle.step();
+        moved = poll();
     }
     return error == MPI_SUCCESS ? native_rc : raise(call, where, error);
 }
@@ -444,7 +408,11 @@ void Rank::report_some(MPI_Request* requests, int* done, int* indices, MPI_Statu
 
 Request* Rank::new_request()
 {
-    Request* r = pool_.take();
+    Request* r;
+    {
+        const Hold pool(pool_lock_, threaded_);
+        r = pool_.take();
+    }
     if (r == nullptr) {
         setup_.log->error("no memory for one more request: complete some before starting more");
         real_.Abort(real_.comm_world, 1);
@@ -471,9 +439,15 @@ Request& Rank::keep(Request::What what, const void* buffer, int count, TypeInfo&
     Request& r = *new_request();
     fill(r, what, buffer, count, type, rank, tag, comm);
     types_.hold(type);
-    ++comm.users;
-    ++comm.requests;
+    adjust(comm.users, 1, threaded_);
+    adjust(comm.requests, 1, threaded_);
     return r;
+}
+
+void Rank::give_back(Request& r)
+{
+    const Hold pool(pool_lock_, threaded_);
+    pool_.give_back(&r);
 }
 
 // Gives back what a request held; the object may be used again at once.
@@ -482,44 +456,45 @@ void Rank::release(Request& r)
     Comm* comm = r.comm;
     if (r.type != nullptr)
         types_.release(*r.type);
-    pool_.give_back(&r);
+    give_back(r);
     if (comm != nullptr) {
-        --comm->users;
-        --comm->requests;
+        adjust(comm->requests, ~std::uint32_t{0}, threaded_);
         discard(*comm);
-        maybe_destroy(*comm);
+        drop(*comm);
     }
 }
 
 void Rank::free_request(MPI_Request* request)
 {
-    const Guard guard(*this);
     Request& r = ours(*request);
     *request = real_.request_null;
     if (r.what == Request::What::free)
         return;
-    if (r.state == Request::State::active)
-        r.freed = true; // it goes on, and ends itself
-    else
+    // an active one goes on, and ends itself (acq_rel: pairs with finish)
+    Request::State expected = Request::State::active;
+    if (!std::atomic_ref(r.phase).compare_exchange_strong(expected, Request::State::abandoned,
+                                                          std::memory_order_acq_rel))
         release(r);
 }
 
 void Rank::cancel(Request& r)
 {
-    const Guard guard(*this);
     // A send is never cancelled: its envelope may be matched already, and natively it
     // is not either. A receive is, unless a message has taken it.
-    if (r.what != Request::What::receive || !r.queued)
+    if (r.what != Request::What::receive)
         return;
-    r.comm->withdraw(r);
+    {
+        const Hold queues(r.comm->lock, threaded_);
+        if (!r.queued)
+            return;
+        r.comm->withdraw(r);
+    }
     r.cancelled = true;
     r.from = MPI_ANY_SOURCE;
     r.from_tag = MPI_ANY_TAG;
     r.received = 0;
     r.error = MPI_SUCCESS;
-    r.state = Request::State::complete;
-    if (r.freed)
-        release(r);
+    finish(r);
 }
 
 // ---- a communicator that is being duplicated
@@ -527,17 +502,19 @@ void Rank::cancel(Request& r)
 // Every member has to move it, whatever it waits for: it is advanced by all progress.
 MPI_Request Rank::duplicate(MPI_Request made, MPI_Comm* where, std::array<std::int64_t, 3> identity)
 {
-    const Guard guard(*this);
     Request* r = new_request();
     r->what = Request::What::duplicate;
-    r->state = Request::State::active;
+    r->set(Request::State::active);
     r->from = MPI_ANY_SOURCE;
     r->from_tag = MPI_ANY_TAG;
     r->native = made;
     r->made = where;
     r->identity = identity;
-    duplicates_.push_back(r);
-    ++transfers_;
+    {
+        const Hold tables(tables_, threaded_);
+        duplicates_inbox_.push_back(r);
+    }
+    adjust(transfers_, 1, threaded_);
     return reinterpret_cast<MPI_Request>(r);
 }
 
@@ -551,11 +528,9 @@ bool Rank::advance_duplicates()
         }
         Request* ended = duplicates_[i];
         duplicates_.erase(duplicates_.begin() + static_cast<std::ptrdiff_t>(i));
-        --transfers_;
+        adjust(transfers_, ~std::size_t{0}, threaded_);
         moved = true;
-        ended->state = Request::State::complete;
-        if (ended->freed)
-            release(*ended);
+        finish(*ended);
     }
     return moved;
 }
@@ -579,8 +554,8 @@ bool Rank::advance(Request& r)
             return true;
     }
     if (r.agreeing && r.identity[2] == 0)
-        adopt_locked(*r.made, static_cast<std::uint64_t>(r.identity[0]) << 32 |
-                                  static_cast<std::uint64_t>(r.identity[1]));
+        adopt(*r.made, static_cast<std::uint64_t>(r.identity[0]) << 32 |
+                           static_cast<std::uint64_t>(r.identity[1]));
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace storm {
@@ -13,37 +14,56 @@ namespace storm {
 TypeCache::~TypeCache()
 {
     for (auto& [handle, type] : types_)
-        delete type;
+        delete type; // the real MPI may have ended: types of our own go with it
 }
 
 TypeInfo* TypeCache::find_slow(MPI_Datatype handle, Slot& slot)
 {
+    const auto known = types_.find(handle);
+    TypeInfo* type = known != types_.end() ? known->second : ask(handle);
+    if (type != nullptr)
+        slot = {handle, type};
+    return type;
+}
+
+TypeInfo* TypeCache::find_shared(MPI_Datatype handle)
+{
+    {
+        const std::shared_lock shared(lock_);
+        if (const auto known = types_.find(handle); known != types_.end())
+            return known->second;
+    }
+    const std::unique_lock alone(lock_);
+    const auto known = types_.find(handle); // another thread may have asked meanwhile
+    return known != types_.end() ? known->second : ask(handle);
+}
+
+// What the real MPI says of a type that is new here.
+TypeInfo* TypeCache::ask(MPI_Datatype handle)
+{
     if (handle == nullptr || handle == real_.datatype_null)
         return nullptr;
-    auto known = types_.find(handle);
-    if (known == types_.end()) {
-        // The real MPI checks the type before it sees that nobody is addressed.
-        if (real_.Send(nullptr, 0, handle, MPI_PROC_NULL, 0, private_) != MPI_SUCCESS)
-            return nullptr;
-        auto type = std::make_unique<TypeInfo>();
-        type->handle = handle;
-        int ints = 0, addresses = 0, types = 0, combiner = 0;
-        MPI_Count size = 0;
-        MPI_Aint lb = 0, extent = 0, true_lb = 0, true_extent = 0;
-        if (real_.Type_size_x(handle, &size) != MPI_SUCCESS || size < 0 ||
-            real_.Type_get_envelope(handle, &ints, &addresses, &types, &combiner) != MPI_SUCCESS ||
-            real_.Type_get_extent(handle, &lb, &extent) != MPI_SUCCESS ||
-            real_.Type_get_true_extent(handle, &true_lb, &true_extent) != MPI_SUCCESS)
-            return nullptr;
-        type->size = static_cast<std::uint64_t>(size);
-        type->predefined = combiner == MPI_COMBINER_NAMED;
-        type->absolute = true_lb > static_cast<MPI_Aint>(kPage) || true_lb < -static_cast<MPI_Aint>(kPage);
-        type->first = true_lb;
-        type->contiguous = size == 0 || (size == extent && size == true_extent && plain_bytes(*type));
-        known = types_.emplace(handle, type.release()).first;
-    }
-    slot = {handle, known->second};
-    return known->second;
+    // The real MPI checks the type before it sees that nobody is addressed.
+    if (real_.Send(nullptr, 0, handle, MPI_PROC_NULL, 0, private_) != MPI_SUCCESS)
+        return nullptr;
+    auto type = std::make_unique<TypeInfo>();
+    type->handle = handle;
+    int ints = 0, addresses = 0, types = 0, combiner = 0;
+    MPI_Count size = 0;
+    MPI_Aint lb = 0, extent = 0, true_lb = 0, true_extent = 0;
+    if (real_.Type_size_x(handle, &size) != MPI_SUCCESS || size < 0 ||
+        real_.Type_get_envelope(handle, &ints, &addresses, &types, &combiner) != MPI_SUCCESS ||
+        real_.Type_get_extent(handle, &lb, &extent) != MPI_SUCCESS ||
+        real_.Type_get_true_extent(handle, &true_lb, &true_extent) != MPI_SUCCESS)
+        return nullptr;
+    type->size = static_cast<std::uint64_t>(size);
+    type->predefined = combiner == MPI_COMBINER_NAMED;
+    type->absolute = true_lb > static_cast<MPI_Aint>(kPage) || true_lb < -static_cast<MPI_Aint>(kPage);
+    type->first = true_lb;
+    type->contiguous = size == 0 || (size == extent && size == true_extent && plain_bytes(*type));
+    if (threaded_ && !type->predefined)
+        keep(*type); // another thread may free the handle while we pack by it
+    return types_.emplace(handle, type.release()).first->second;
 }
 
 // Same size and extent do not say that the bytes stay in order (a permuted indexed
@@ -71,6 +91,9 @@ bool TypeCache::plain_bytes(const TypeInfo& type) const
 
 void TypeCache::forget(MPI_Datatype handle)
 {
+    std::unique_lock alone(lock_, std::defer_lock);
+    if (threaded_)
+        alone.lock();
     const auto known = types_.find(handle);
     if (known == types_.end())
         return;
@@ -79,22 +102,26 @@ void TypeCache::forget(MPI_Datatype handle)
     for (Slot& slot : recent_)
         if (slot.type == type)
             slot = {};
-    if (type->users == 0) {
-        delete type;
-        return;
-    }
-    // A type made from it lives on when the handle is freed, and copies no attributes.
-    real_.Type_contiguous(1, handle, &type->handle);
-    real_.Type_commit(&type->handle);
-    type->orphan = true;
+    if (type->users > 1 && !type->own)
+        keep(*type);
+    release(*type);
+}
+
+// A type made from it lives on when the handle is freed, and copies no attributes.
+void TypeCache::keep(TypeInfo& type)
+{
+    real_.Type_contiguous(1, type.handle, &type.handle);
+    real_.Type_commit(&type.handle);
+    type.own = true;
 }
 
 void TypeCache::release(TypeInfo& type)
 {
-    if (--type.users == 0 && type.orphan) {
+    if (type.predefined || adjust(type.users, ~std::uint32_t{0}, threaded_) != 0)
+        return;
+    if (type.own)
         real_.Type_free(&type.handle);
-        delete &type;
-    }
+    delete &type;
 }
 
 void TypeCache::pack(const TypeInfo& type, const void* buffer, int count, std::byte* out) const

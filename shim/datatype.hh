@@ -5,6 +5,7 @@
 
 #include "base/real_mpi.hh"
 #include "base/status.hh"
+#include "lock.hh"
 
 #include <array>
 #include <cstddef>
@@ -20,13 +21,13 @@ struct TypeInfo {
     bool contiguous = false;      // elements are plain bytes, one behind the other
     bool predefined = false;
     bool absolute = false;        // its displacements look like addresses (MPI_BOTTOM)
-    bool orphan = false;          // the program freed its handle
-    std::uint32_t users = 0;      // pending operations
+    bool own = false;             // `handle` is one of ours, made from the program's
+    std::uint32_t users = 1;      // the program's handle, and pending operations
 };
 
 class TypeCache {
 public:
-    explicit TypeCache(const RealMpi& real) : real_(real) {}
+    TypeCache(const RealMpi& real, bool threaded) : real_(real), threaded_(threaded) {}
     ~TypeCache();
 
     // A communicator on which errors are returned: a type is tried there once.
@@ -35,6 +36,8 @@ public:
     // Null when the real MPI would refuse a message of this type (null, uncommitted).
     TypeInfo* find(MPI_Datatype handle)
     {
+        if (threaded_) [[unlikely]]
+            return find_shared(handle);
         Slot& slot = recent_[(reinterpret_cast<std::uintptr_t>(handle) >> 4) % recent_.size()];
         if (slot.handle == handle) [[likely]]
             return slot.type;
@@ -44,7 +47,11 @@ public:
     // The program is about to free `handle`: forget it, keep what is in use alive.
     void forget(MPI_Datatype handle);
 
-    void hold(TypeInfo& type) { ++type.users; }
+    void hold(TypeInfo& type)
+    {
+        if (!type.predefined) // those cannot be freed
+            adjust(type.users, 1, threaded_);
+    }
     void release(TypeInfo& type);
 
     // Packs `count` elements into `size * count` bytes at `out`.
@@ -60,9 +67,14 @@ private:
         TypeInfo* type = nullptr;
     };
     TypeInfo* find_slow(MPI_Datatype handle, Slot& slot);
+    TypeInfo* find_shared(MPI_Datatype handle);
+    TypeInfo* ask(MPI_Datatype handle);
+    void keep(TypeInfo& type);
     bool plain_bytes(const TypeInfo& type) const;
 
     const RealMpi& real_;
+    const bool threaded_;
+    std::shared_mutex lock_; // the map; a leaf
     MPI_Comm private_ = nullptr;
     std::array<Slot, 64> recent_{};
     std::unordered_map<MPI_Datatype, TypeInfo*> types_;

@@ -42,7 +42,8 @@ bool RequestPool::commit_more()
         request->posted.next = free_;
         free_ = request;
     }
-    committed_ += kChunk;
+    // release: pairs with the acquire in at(), which needs no lock
+    std::atomic_ref(committed_).store(committed_ + kChunk, std::memory_order_release);
     return true;
 }
 
@@ -62,7 +63,7 @@ void RequestPool::give_back(Request* request)
 {
     // a copy of the handle that the program waits for once more finds nothing to do
     request->what = Request::What::free;
-    request->state = Request::State::inactive;
+    request->set(Request::State::inactive);
     request->persistent = false;
     request->posted = {free_, nullptr};
     free_ = request;
@@ -71,7 +72,10 @@ void RequestPool::give_back(Request* request)
 Request* RequestPool::at(std::int32_t fortran_index) const
 {
     const std::int64_t slot = std::int64_t{fortran_index} - kFirstIndex;
-    if (slot < 0 || static_cast<std::size_t>(slot) >= committed_ / kSlot)
+    // acquire: pairs with the release in commit_more
+    const std::size_t committed =
+        std::atomic_ref(const_cast<std::size_t&>(committed_)).load(std::memory_order_acquire);
+    if (slot < 0 || static_cast<std::size_t>(slot) >= committed / kSlot)
         return nullptr;
     return reinterpret_cast<Request*>(base_ + static_cast<std::size_t>(slot) * kSlot);
 }

@@ -22,10 +22,9 @@ constexpr int kInsideEvery = 32;
 
 // ---- waiting
 
-void Rank::Idle::step(Guard& guard)
+void Rank::Idle::step()
 {
     Clock& clock = *rank_.setup_.clock;
-    guard.breathe();
     relax();
     if (++polls_ <= rank_.setup_.spin_limit)
         return;
@@ -33,69 +32,74 @@ void Rank::Idle::step(Guard& guard)
     const std::uint64_t now = clock.ticks();
     if (yielding_since_ == 0)
         yielding_since_ = now;
-    guard.release();
     if (now - yielding_since_ < kYieldFor_us * clock.ticks_per_us())
         clock.yield();
     else
         clock.sleep_us(20);
-    guard.retake();
 }
 
 // ---- one look
 
-bool Rank::poll()
+bool Rank::poll(bool may_turn)
 {
     bool moved = false;
-    for (std::size_t i = 0; i < inbound_.size(); ++i) {
+    // acquire: pairs with the release in accept_lanes
+    const std::size_t rings = std::atomic_ref(inbound_count_).load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < rings; ++i) {
+        Inbound& in = inbound_.data()[i];
+        const TryHold lock(in.channel->in_lock, threaded_);
         // relaxed: only a hint; RingReader::peek loads it again with acquire
-        if (std::atomic_ref(*const_cast<std::uint64_t*>(inbound_[i].word))
-                .load(std::memory_order_relaxed) != 0) {
-            moved = drain(*inbound_[i].channel) || moved;
-            inbound_[i].word = inbound_[i].channel->in.word();
+        if (lock && glance_at(*in.word) != 0) {
+            moved = drain(*in.channel) || moved;
+            in.word = in.channel->in.word();
         }
     }
-    // relaxed: a hint; the backend's accept loads with acquire
-    if (std::atomic_ref(*const_cast<std::uint64_t*>(doorbell_)).load(std::memory_order_relaxed) != 0)
-        [[unlikely]]
-        accept_lanes();
-    if (!direct_) [[unlikely]]
-        backend_->progress();
-    if (!waiting_.empty()) [[unlikely]]
-        moved = push_all_pending() || moved;
-    if (--until_turn_ <= 0 || transfers_ != 0) [[unlikely]]
+    moved = look_for_lanes() || moved;
+    if (threaded_ ? any_waiting() : !waiting_.empty()) [[unlikely]]
+        moved = push_all_pending(false) || moved;
+    send_acks();
+    if (may_turn && (adjust(until_turn_, -1, threaded_) <= 0 || glance_at(transfers_) != 0)) [[unlikely]]
         moved = turn() || moved;
     return moved;
+}
+
+// New rings, and what a backend that is not direct has to move.
+bool Rank::look_for_lanes()
+{
+    bool ring_bell;
+    {
+        const TryHold backend(backend_lock_, threaded_);
+        if (!backend)
+            return false;
+        // relaxed: a hint; the backend's accept loads with acquire
+        ring_bell = glance_at(*doorbell_) != 0;
+        if (!direct_) [[unlikely]]
+            backend_->progress();
+    }
+    if (ring_bell) [[unlikely]]
+        accept_lanes();
+    return ring_bell;
 }
 
 // Called by the real MPI from within its own calls. It must not block, must not run
 // user callbacks, and may be entered while this thread is in a real call of ours.
 int Rank::progress_inside()
 {
-    if (threaded_) {
-        if (!mutex_.try_lock())
-            return 0;
-    } else if (in_real_ != 0) {
+    if (in_real() != 0)
         return 0;
-    }
-    ++inside_calls_;
+    const bool now = adjust(inside_calls_, 1, threaded_) % kInsideEvery == 0;
     answer();
-    const std::int64_t keep = until_turn_;
-    until_turn_ = 1 << 20; // the real MPI is having its turn
-    const std::size_t transfers = std::exchange(transfers_, 0);
-    bool moved = poll();
-    transfers_ += transfers;
-    until_turn_ = keep;
-    if (transfers_ != 0 || inside_calls_ % kInsideEvery == 0) {
-        const InReal in(*this);
-        if (transfers_ != 0) {
+    bool moved = poll(false);
+    if (now || glance_at(transfers_) != 0) {
+        const TryHold native(native_lock_, threaded_);
+        if (native) {
+            const InReal in(*this);
             moved = test_native() || moved;
             moved = advance_duplicates() || moved;
+            if (now)
+                moved = test_carry() || moved;
         }
-        if (inside_calls_ % kInsideEvery == 0)
-            moved = test_carry() || moved;
     }
-    if (threaded_)
-        mutex_.unlock();
     return moved ? 1 : 0;
 }
 
@@ -103,14 +107,17 @@ int Rank::progress_inside()
 
 bool Rank::turn()
 {
+    const TryHold native(native_lock_, threaded_);
+    if (!native)
+        return false; // another thread is at it
     Clock& clock = *setup_.clock;
-    ++counters_.native_turns;
+    tally(counters_.native_turns);
     answer();
     const std::uint64_t before = clock.ticks();
     bool moved = false;
     {
         const InReal in(*this);
-        if (transfers_ != 0) {
+        if (glance_at(transfers_) != 0) {
             moved = test_native();
             moved = advance_duplicates() || moved;
             if (--until_carry_ <= 0) {
@@ -124,7 +131,7 @@ bool Rank::turn()
         }
     }
     const std::uint64_t after = clock.ticks();
-    turns_ticks_ += after - before;
+    set_word(turns_ticks_, turns_ticks_ + (after - before));
     turn_cost_ = (turn_cost_ * 7 + (after - before)) / 8;
     const std::uint64_t spacing =
         (before - turn_ticks_) / static_cast<std::uint64_t>(std::max<std::int64_t>(turn_budget_, 1));
@@ -132,7 +139,7 @@ bool Rank::turn()
     const std::uint64_t most = settings_.poll_native;
     turn_budget_ = static_cast<std::int64_t>(
         std::clamp<std::uint64_t>(every / std::max<std::uint64_t>(spacing, 1), 1, most));
-    until_turn_ = turn_budget_;
+    set_word(until_turn_, turn_budget_);
     turn_ticks_ = after;
     return moved;
 }
@@ -143,14 +150,30 @@ void Rank::track(MPI_Request native, NativeOp op)
         op.owned_bytes = 0;
         return native_done(op, MPI_SUCCESS);
     }
-    carried_bytes_ += op.owned_bytes;
-    native_requests_.push_back(native);
-    native_ops_.push_back(op);
-    ++transfers_;
+    adjust(carried_bytes_, op.owned_bytes, threaded_);
+    {
+        const Hold tables(tables_, threaded_);
+        native_inbox_.emplace_back(native, op);
+    }
+    adjust(transfers_, 1, threaded_);
+}
+
+// What was begun since the last test.
+void Rank::take_tracked()
+{
+    const Hold tables(tables_, threaded_);
+    for (const auto& [native, op] : native_inbox_) {
+        native_requests_.push_back(native);
+        native_ops_.push_back(op);
+    }
+    native_inbox_.clear();
+    duplicates_.insert(duplicates_.end(), duplicates_inbox_.begin(), duplicates_inbox_.end());
+    duplicates_inbox_.clear();
 }
 
 bool Rank::test_native()
 {
+    take_tracked();
     const int n = static_cast<int>(native_requests_.size());
     if (n == 0)
         return false;
@@ -178,7 +201,7 @@ bool Rank::test_native()
         }
     native_ops_.resize(kept);
     native_requests_.resize(kept);
-    transfers_ -= ended.size();
+    adjust(transfers_, std::size_t{0} - ended.size(), threaded_);
     for (auto& [op, error] : ended)
         native_done(op, error);
     return true;
@@ -189,7 +212,7 @@ void Rank::native_done(NativeOp& op, int error)
     if (op.message != nullptr)
         return pulled(*op.message, error);
     if (op.request == nullptr) {
-        carried_bytes_ -= op.owned_bytes;
+        adjust(carried_bytes_, std::uint64_t{0} - op.owned_bytes, threaded_);
         std::free(op.owned);
         return;
     }
@@ -201,8 +224,7 @@ void Rank::native_done(NativeOp& op, int error)
     if (r.what == Request::What::receive)
         return finish_receive(r, r.from, r.from_tag, r.received, error);
     r.error = error;
-    r.awaits_copy = false;
-    finish_send(r);
+    finish_part(r, Request::kCopy);
 }
 
 // ---- records that the real MPI carries
@@ -229,6 +251,7 @@ bool Rank::test_carry()
         RecordHeader header;
         std::memcpy(&header, carry_buffer_.data(), sizeof header);
         Channel& ch = channel(status.MPI_SOURCE);
+        const Hold records(ch.in_lock, threaded_);
         handle(ch, header, carry_buffer_.data() + sizeof header);
         post_carry_receive();
     }
@@ -238,8 +261,7 @@ bool Rank::test_carry()
 
 void Rank::quiesce()
 {
-    Guard guard(*this);
-    wait_until(guard, [&] { return waiting_.empty(); });
+    wait_until([&] { return !any_waiting(); });
     if (carry_request_ == nullptr)
         return;
     // Everybody's sends are in the receivers' memory, or with the real MPI, before
@@ -249,7 +271,7 @@ void Rank::quiesce()
         const InReal in(*this);
         real_.Ibarrier(setup_.private_comm, &barrier);
     }
-    wait_until(guard, [&] {
+    wait_until([&] {
         int flag = 0;
         const InReal in(*this);
         real_.Test(&barrier, &flag, MPI_STATUS_IGNORE);

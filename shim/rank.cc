@@ -8,10 +8,12 @@
 
 namespace storm {
 
+thread_local constinit int Rank::in_real_here = 0;
+
 Rank::Rank(const RankSetup& setup)
     : threaded_(setup.threaded), direct_(setup.backend == nullptr || setup.backend->direct()),
       indirect_(direct_ ? 0 : 1), setup_(setup), real_(*setup.real), settings_(*setup.settings),
-      backend_(setup.backend), types_(*setup.real),
+      backend_(setup.backend), types_(*setup.real, setup.threaded),
       small_(std::max(kSmall, setup.native_eager))
 {
     static constexpr std::uint64_t kNobodyRings = 0;
@@ -32,6 +34,8 @@ Rank::Rank(const RankSetup& setup)
     for (auto [handle, identity] : {std::pair{real_.comm_world, std::uint64_t{0}},
                                     std::pair{real_.comm_self, std::uint64_t(setup.world_rank) << 32 | 1}})
         adopt(handle, identity);
+    if (threaded_)
+        inbound_.reserve(static_cast<std::size_t>(setup.world_size));
     if (setup.world_size > 1)
         post_carry_receive();
     turn_ticks_ = setup_.clock->ticks();
@@ -53,9 +57,17 @@ Rank::~Rank()
 
 // ---- communicators
 
+// What a table's lock is when the program has no threads: nothing.
+std::unique_lock<std::shared_mutex> Rank::registry()
+{
+    return threaded_ ? std::unique_lock(registry_) : std::unique_lock<std::shared_mutex>();
+}
+
 Comm* Rank::find_slow(MPI_Comm handle)
 {
-    const Guard guard(*this);
+    std::shared_lock shared(registry_, std::defer_lock);
+    if (threaded_)
+        shared.lock();
     const auto at = by_handle_.find(handle);
     if (at == by_handle_.end())
         return nullptr;
@@ -66,8 +78,10 @@ Comm* Rank::find_slow(MPI_Comm handle)
     return at->second;
 }
 
-Comm* Rank::by_id(std::uint64_t identity)
+// The communicator of this identity, made when it is new; the caller is one user more.
+Comm* Rank::hold_by_id(std::uint64_t identity)
 {
+    const auto lock = registry();
     auto& slot = comms_[identity];
     if (slot == nullptr) {
         std::uint32_t number = next_number_;
@@ -79,13 +93,30 @@ Comm* Rank::by_id(std::uint64_t identity)
         }
         slot = std::make_unique<Comm>(identity, number);
     }
+    adjust(slot->users, 1, threaded_);
     return slot.get();
+}
+
+// One user less; the last one ends it.
+void Rank::drop(Comm& comm)
+{
+    const std::uint64_t identity = comm.id; // it may be gone after the next line
+    if (adjust(comm.users, ~std::uint32_t{0}, threaded_) != 0)
+        return;
+    const auto lock = registry();
+    const auto at = comms_.find(identity);
+    if (at == comms_.end() || glance_at(at->second->users) != 0)
+        return; // another thread has it again, or ended it
+    if (at->second->group != nullptr)
+        real_.Group_free(&at->second->group);
+    free_numbers_.push_back(at->second->index);
+    comms_.erase(at);
 }
 
 std::uint64_t Rank::next_identity()
 {
-    const Guard guard(*this);
-    return std::uint64_t(static_cast<std::uint32_t>(setup_.world_rank)) << 32 | identities_++;
+    return std::uint64_t(static_cast<std::uint32_t>(setup_.world_rank)) << 32 |
+           (adjust(identities_, 1, threaded_) - 1);
 }
 
 bool Rank::all_in_world(MPI_Comm handle)
@@ -111,16 +142,9 @@ bool Rank::all_in(MPI_Comm handle, MPI_Group whole)
 
 Comm* Rank::adopt(MPI_Comm handle, std::uint64_t identity)
 {
-    const Guard guard(*this);
-    return adopt_locked(handle, identity);
-}
-
-Comm* Rank::adopt_locked(MPI_Comm handle, std::uint64_t identity)
-{
     // Messages may have come for it before the real MPI's constructor returned here.
-    Comm* comm = by_id(identity);
+    Comm* comm = hold_by_id(identity); // the handle's hold
     comm->handle = handle;
-    comm->adopted = true;
     comm->world = handle == real_.comm_world;
     real_.Comm_rank(handle, &comm->rank);
     real_.Comm_size(handle, &comm->size);
@@ -129,83 +153,84 @@ Comm* Rank::adopt_locked(MPI_Comm handle, std::uint64_t identity)
     int length = 0;
     real_.Comm_get_name(handle, name, &length);
     select(*comm, name);
+    const auto lock = registry();
     by_handle_[handle] = comm;
     return comm;
 }
 
 void Rank::rename(Comm& comm, const char* name)
 {
-    const Guard guard(*this);
     select(comm, name);
 }
 
 void Rank::select(Comm& comm, const char* name)
 {
+    const RouteRule* rule = setup_.rules != nullptr ? setup_.rules->find(name) : nullptr;
+    set_word(comm.selected, rule != nullptr ? rule->ride : name_selected(settings_.comms, name));
+    set_word(comm.tags, rule != nullptr && rule->tags ? &*rule->tags : &tags_);
+    set_word(comm.eager_max, rule != nullptr && rule->eager_max ? *rule->eager_max : settings_.eager_max);
+    const Hold queues(comm.lock, threaded_);
     comm.name = name;
-    const RouteRule* rule = setup_.rules != nullptr ? setup_.rules->find(comm.name) : nullptr;
-    comm.selected = rule != nullptr ? rule->ride : name_selected(settings_.comms, comm.name);
-    comm.tags = rule != nullptr && rule->tags ? &*rule->tags : &tags_;
-    comm.eager_max = rule != nullptr && rule->eager_max ? *rule->eager_max : settings_.eager_max;
 }
 
 // The program frees its handle: receives that are posted and messages under way keep
 // the object; our number of it is given back in every channel that knows it.
 void Rank::free_comm(Comm& comm, MPI_Comm handle)
 {
-    const Guard guard(*this);
-    // another thread may have made a communicator at the same address since
-    if (const auto at = by_handle_.find(handle); at != by_handle_.end() && at->second == &comm)
-        by_handle_.erase(at);
-    if (last_comm_ == &comm) {
-        last_handle_ = nullptr;
-        last_comm_ = nullptr;
-    }
-    comm.handle = nullptr;
-    comm.freed = true;
-    discard(comm);
-    comm.each([&](Source& s) {
-        if (s.channel != nullptr && s.defined) {
-            control(*s.channel, Kind::retire, 0, comm.index, nullptr, 0);
-            s.defined = false;
+    {
+        const auto lock = registry();
+        // another thread may have made a communicator at the same address since
+        if (const auto at = by_handle_.find(handle); at != by_handle_.end() && at->second == &comm)
+            by_handle_.erase(at);
+        if (last_comm_ == &comm) {
+            last_handle_ = nullptr;
+            last_comm_ = nullptr;
         }
-    });
-    maybe_destroy(comm);
+    }
+    set_word(comm.handle, nullptr);
+    set_word(comm.freed, true);
+    discard(comm);
+    std::vector<Source*> met;
+    {
+        const Hold queues(comm.lock, threaded_);
+        comm.each([&](Source& s) { met.push_back(&s); });
+    }
+    for (Source* s : met) {
+        if (s->channel == nullptr)
+            continue;
+        const Hold out(s->channel->out_lock, threaded_);
+        if (s->defined)
+            control(*s->channel, Kind::retire, 0, comm.index, nullptr, 0);
+        s->defined = false;
+    }
+    drop(comm);
 }
 
 // Messages on a communicator whose handle is gone, as far as nobody can receive them:
-// a persistent request could still be started.
+// a persistent request could still be started. The caller is a user of it.
 void Rank::discard(Comm& comm)
 {
     if (!comm.out_of_reach())
         return;
-    ++comm.users; // while its messages go
-    for (Message* m = comm.arrivals.front(); m != nullptr;) {
-        Message* next = List<Message, &Message::of_comm>::next(m);
-        if (!m->native && m->arrived == m->total) {
-            comm.remove(*m);
-            free_message(m);
+    std::vector<Message*> gone;
+    {
+        const Hold queues(comm.lock, threaded_);
+        for (Message* m = comm.arrivals.front(); m != nullptr;) {
+            Message* next = List<Message, &Message::of_comm>::next(m);
+            if (!m->native && m->whole) {
+                comm.remove(*m);
+                gone.push_back(m);
+            }
+            m = next;
         }
-        m = next;
     }
-    --comm.users;
-}
-
-void Rank::maybe_destroy(Comm& comm)
-{
-    if (!comm.freed || comm.users != 0)
-        return;
-    while (Message* message = comm.arrivals.front()) {
-        comm.remove(*message);
-        std::free(message);
-    }
-    if (comm.group != nullptr)
-        real_.Group_free(&comm.group);
-    free_numbers_.push_back(comm.index);
-    comms_.erase(comm.id);
+    for (Message* m : gone)
+        free_message(m);
 }
 
 Source& Rank::source(Comm& comm, int member)
 {
+    const Hold queues(comm.lock, threaded_);
     if (Source* known = comm.known(member)) [[likely]]
         return *known;
     int world = member;
@@ -219,6 +244,7 @@ Source& Rank::source(Comm& comm, int member)
 
 Channel& Rank::channel(int world_rank)
 {
+    const auto lock = registry();
     auto& slot = channels_[world_rank];
     if (slot == nullptr)
         slot = std::make_unique<Channel>(world_rank);
@@ -229,13 +255,11 @@ Channel& Rank::channel(int world_rank)
 
 TypeInfo* Rank::type_of(MPI_Datatype handle)
 {
-    const Guard guard(*this);
     return types_.find(handle);
 }
 
 void Rank::forget_type(MPI_Datatype handle)
 {
-    const Guard guard(*this);
     types_.forget(handle);
 }
 

@@ -2,10 +2,10 @@
 // the real MPI. A real process has one (owned by interpose/); tests and simulations
 // make as many as they like.
 //
-// Thread rules. With MPI_THREAD_MULTIPLE every entry takes `mutex_`; other programs
-// never touch it. The real MPI may call back into progress_inside() from any of its
-// calls: that entry never waits for the lock, and does nothing while this thread is
-// itself inside a real call made from here.
+// Thread rules: lock.hh. Only programs with MPI_THREAD_MULTIPLE take locks. The real
+// MPI may call back into progress_inside() from any of its calls: that entry waits for
+// no lock that is held over such a call, and does nothing while this thread is itself
+// inside a real call made from here.
 #pragma once
 
 #include "base/backend.hh"
@@ -16,6 +16,7 @@
 #include "communicator.hh"
 #include "counters.hh"
 #include "datatype.hh"
+#include "lock.hh"
 #include "pool.hh"
 #include "regions.hh"
 #include "report.hh"
@@ -29,6 +30,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -62,7 +64,8 @@ struct RankSetup {
     bool (*device_pointer)(const void*) = nullptr;
     const RouteRules* rules = nullptr; // STORM_ROUTE_FILE; null: none
     // A report in the middle of the job: asked for by a signal handler, and what takes
-    // it. Called under the rank's lock, also from inside the real MPI: it calls no MPI.
+    // it. Called by whichever thread sees it first, also from inside the real MPI: it
+    // calls no MPI.
     std::atomic<bool>* asked = nullptr;
     std::function<void(const RankReport&)> answer;
 };
@@ -154,10 +157,10 @@ public:
     int raise(Call call, MPI_Comm where, int error);
 
     // ---- buffered sends: our part of the accounting for the program's buffer
-    void attach_buffer(std::uint64_t bytes) { attached_ = bytes; }
+    void attach_buffer(std::uint64_t bytes) { set_word(attached_, bytes); }
     void drain_buffered();
-    bool buffer_allows(std::uint64_t bytes) const { return bytes <= attached_; }
-    std::uint64_t attached() const { return attached_; }
+    bool buffer_allows(std::uint64_t bytes) const { return bytes <= glance_at(attached_); }
+    std::uint64_t attached() const { return glance_at(attached_); }
 
     // ---- what calls that find nothing cost: inlined into the entry points
     // True when there is no record, no claim, nothing of ours to push or to test, and
@@ -174,7 +177,7 @@ public:
     bool pending_quietly(MPI_Request handle)
     {
         return owns(handle) &&
-               reinterpret_cast<const Request*>(handle)->state == Request::State::active;
+               reinterpret_cast<const Request*>(handle)->active();
     }
     // Each true: the call found nothing, and has been counted.
     bool test_is_empty(MPI_Request handle)
@@ -197,7 +200,9 @@ public:
     }
 
     // ---- progress
-    bool poll();                // one look at everything; true when something moved
+    // One look at everything; true when something moved. `may_turn`: the real MPI may be
+    // given its turn.
+    bool poll(bool may_turn = true);
     int progress_inside();      // from the real MPI's progress engine
     void place_sends(bool may_wait); // what was sent before is in its target's memory
     void quiesce();             // before MPI_Finalize: all sends have left, all have arrived
@@ -205,7 +210,7 @@ public:
 
     // ---- what the report shows (rank_report.cc)
     Counters counters() const;
-    RankReport report(bool waits) const; // `waits`: what it waits for too
+    RankReport report(bool waits); // `waits`: what it waits for too
     bool begin_region(const std::string& name);
     bool end_region(const std::string& name); // false: none of this name is open
     bool in_region(const std::string& name) const;
@@ -214,49 +219,22 @@ public:
 private:
     friend struct RankTest;
 
-    // A lock of the process when the program has threads, nothing otherwise.
-    class Guard {
-    public:
-        explicit Guard(const Rank& rank) : mutex_(rank.threaded_ ? &rank.mutex_ : nullptr)
-        {
-            if (mutex_ != nullptr) [[unlikely]]
-                mutex_->lock();
-        }
-        ~Guard()
-        {
-            if (mutex_ != nullptr) [[unlikely]]
-                mutex_->unlock();
-        }
-        Guard(const Guard&) = delete;
-        // Lets other threads in between two looks of a wait.
-        void breathe()
-        {
-            if (mutex_ != nullptr) [[unlikely]] {
-                mutex_->unlock();
-                mutex_->lock();
-            }
-        }
-        void release() { if (mutex_ != nullptr) mutex_->unlock(); }
-        void retake() { if (mutex_ != nullptr) mutex_->lock(); }
-
-    private:
-        std::mutex* mutex_;
-    };
-    // While it lives, callbacks from the real MPI do nothing.
+    // While it lives, callbacks from the real MPI on this thread do nothing.
     class InReal {
     public:
-        explicit InReal(Rank& rank) : rank_(rank) { ++rank_.in_real_; }
-        ~InReal() { --rank_.in_real_; }
+        explicit InReal(Rank& rank) : depth_(rank.in_real()) { ++depth_; }
+        ~InReal() { --depth_; }
         InReal(const InReal&) = delete;
 
     private:
-        Rank& rank_;
+        int& depth_;
     };
+    int& in_real() { return threaded_ ? in_real_here : in_real_; }
     // How a wait treats its core: spin, then yield, then short sleeps.
     class Idle {
     public:
         explicit Idle(Rank& rank) : rank_(rank) {}
-        void step(Guard& guard);
+        void step();
 
     private:
         Rank& rank_;
@@ -264,21 +242,28 @@ private:
         std::uint64_t yielding_since_ = 0;
     };
     template <class Done>
-    void wait_until(Guard& guard, Done done)
+    void wait_until(Done done)
     {
         Idle idle(*this);
         while (!done())
             if (!poll())
-                idle.step(guard);
+                idle.step();
+    }
+    void tally(std::uint64_t& counter, std::uint64_t by = 1)
+    {
+        if (threaded_) [[unlikely]] // relaxed: counts order nothing
+            std::atomic_ref(counter).fetch_add(by, std::memory_order_relaxed);
+        else
+            counter += by;
     }
 
     Comm* find_slow(MPI_Comm handle);
-    Comm* adopt_locked(MPI_Comm handle, std::uint64_t identity);
-    Comm* by_id(std::uint64_t identity);
+    std::unique_lock<std::shared_mutex> registry();
+    Comm* hold_by_id(std::uint64_t identity);
     Source& source(Comm& comm, int member);
     Channel& channel(int world_rank);
     void discard(Comm& comm);
-    void maybe_destroy(Comm& comm);
+    void drop(Comm& comm);
 
     static void fill(Request& request, Request::What what, const void* buffer, int count,
                      TypeInfo& type, int rank, int tag, Comm& comm);
@@ -291,7 +276,8 @@ private:
                       std::uint64_t bytes, int tag);
     void start_send(Request& request, bool blocking);
     void send_self(Request& request, std::uint64_t bytes);
-    void send_native(Request& request, Source& source, std::uint64_t bytes);
+    std::int32_t announce_native(Request& request, Source& source, std::uint64_t bytes);
+    std::int32_t native_tag_after(std::uint32_t number) const;
     void post_native(Request& request, int world, int native_tag, std::uint64_t bytes);
     void copy(std::byte* to, const std::byte* from, std::uint64_t bytes);
     bool rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const;
@@ -307,8 +293,11 @@ private:
     void publish(Channel& channel);
     void carry(Channel& channel, Outgoing& outgoing);
     bool push_pending(Channel& channel);
-    bool push_all_pending();
-    void finish_send(Request& request);
+    bool push_all_pending(bool placing);
+    bool any_waiting() const;
+    bool all_placed();
+    void finish_part(Request& request, std::uint8_t part);
+    void finish(Request& request);
 
     // receiving (receive.cc)
     bool drain(Channel& channel);
@@ -328,16 +317,22 @@ private:
     void free_message(Message* message);
     void start_receive(Request& request);
     void take(Message& message, Request& request);
+    void deliver(Message& message, Request& request);
+    void all_here(Message& message);
     void receive_native(Request& request, Source& source, int native_tag, std::uint64_t total);
     void finish_receive(Request& request, int from, int tag, std::uint64_t bytes,
                         int error = MPI_SUCCESS);
     void pull(Message& message);
     void pulled(Message& message, int error);
     void acknowledge(Source& source, std::uint64_t cookie);
+    void send_acks();
+    bool look_for_lanes();
     void accept_lanes();
     Message* message_of(MPI_Message handle) const;
     void probed(const Message& message, MPI_Status* status) const;
-    Message* look(int source, int tag, Comm& comm);
+    Message* probe_arrived(int source, int tag, Comm& comm, bool matched, MPI_Status* status);
+    Message* probe_once(int source, int tag, Comm& comm, bool matched, MPI_Status* status);
+    void receive_matched(MPI_Message handle, Request& request);
 
     // completion (complete.cc)
     struct Split; // an array of requests, those of the real MPI apart
@@ -369,6 +364,7 @@ private:
     }
     void fill_status(const Request& request, MPI_Status* status, bool with_error) const;
     void release(Request& request);
+    void give_back(Request& request);
     bool advance_duplicates();
     bool advance(Request& duplicate);
 
@@ -380,26 +376,33 @@ private:
         Message* message = nullptr;   // whose bytes it brings
     };
     void track(MPI_Request native, NativeOp op);
+    void take_tracked();
     bool turn();
     bool test_native();
     void native_done(NativeOp& op, int error);
     void post_carry_receive();
     bool test_carry();
 
-    void answer()
+    void answer() // at a turn or inside the real MPI: no lock is waited for that is held over its calls
     {
         // relaxed: the handler's store carries no data with it
         if (setup_.asked != nullptr && setup_.asked->load(std::memory_order_relaxed)) [[unlikely]]
             answer_now();
     }
     void answer_now();
-    Counters sums() const;
-    RankReport report_locked(bool waits) const;
+    enum class Busy { wait, glance }; // what is done about a channel that another thread has
+    struct Sent;                      // to one peer
+    class OnChannel;
+    std::vector<Channel*> channels_now() const;
+    std::vector<Sent> all_sent(Busy busy) const;
+    Counters sums(const std::vector<Sent>& all) const;
+    RankReport told(bool waits, Busy busy);
+    void tell_waits(RankReport& report, Busy busy);
     void select(Comm& comm, const char* name);
 
     bool count_empty()
     {
-        ++counters_.empty_tests;
+        tally(counters_.empty_tests);
         return true;
     }
 
@@ -410,7 +413,8 @@ private:
     };
     alignas(64) std::uintptr_t requests_at_ = 0; // the pool's range
     std::size_t requests_bytes_ = 0;
-    std::vector<Inbound> inbound_;
+    std::vector<Inbound> inbound_; // with threads as large as the job from the start: it never moves
+    std::size_t inbound_count_ = 0;
     const std::uint64_t* doorbell_;
     const bool threaded_;
     const bool direct_;
@@ -418,14 +422,20 @@ private:
     int in_real_ = 0;
     std::int64_t until_turn_ = 16;
     std::size_t transfers_ = 0; // operations of ours that the real MPI has under way
-    std::vector<Channel*> waiting_;
+    std::vector<Channel*> waiting_; // (t)
     Counters counters_;
 
     const RankSetup setup_;
     const RealMpi& real_;
     const Settings& settings_;
     Backend* const backend_;
-    mutable std::mutex mutex_;
+    static thread_local constinit int in_real_here;
+
+    // ---- leaves (lock.hh)
+    mutable std::shared_mutex registry_; // communicators, channels
+    mutable Lock tables_;                // what else is a table of this rank: marked (t)
+    Lock pool_lock_;
+    Lock backend_lock_;
 
     MPI_Comm last_handle_ = nullptr;
     Comm* last_comm_ = nullptr;
@@ -440,13 +450,22 @@ private:
     RequestPool pool_;
     TypeCache types_;
     TagSet tags_;
-    std::uint64_t order_ = 0;
     int tag_max_ = 32767;
     const std::uint64_t small_; // payloads that a send copies rather than wait
 
-    std::unordered_set<const Message*> exposed_; // handles of matched messages
-    std::vector<Message*> message_handles_;      // by Fortran index
+    std::unordered_set<const Message*> exposed_; // handles of matched messages (t)
+    std::vector<Message*> message_handles_;      // by Fortran index (t)
+    struct Ack {
+        Channel* channel = nullptr; // null: ourselves
+        std::uint64_t cookie = 0;
+    };
+    std::vector<Ack> acks_; // matched here, to be told (t)
+    std::size_t acks_waiting_ = 0;
 
+    // under native_lock_, which is only tried; others leave what they began in the inbox
+    Lock native_lock_;
+    std::vector<std::pair<MPI_Request, NativeOp>> native_inbox_; // (t)
+    std::vector<Request*> duplicates_inbox_;                     // (t)
     std::vector<MPI_Request> native_requests_;
     std::vector<NativeOp> native_ops_;
     std::vector<Request*> duplicates_; // communicators that are being made
@@ -460,7 +479,6 @@ private:
     std::uint32_t sent_since_receive_ = 0; // records written since the last one was read
     std::uint64_t backlog_ = 0;      // messages that arrived and are not received
     std::uint64_t backlog_peak_ = 0; // since there were none
-    bool placing_ = false;
     std::uint32_t self_tag_ = 0;
     std::uint64_t carried_bytes_ = 0; // of carried records that the real MPI still reads
     std::uint64_t buffered_ = 0; // bytes of our copies of sends that wait for room
@@ -470,7 +488,7 @@ private:
     std::uint64_t turns_ticks_ = 0; // in all turns
     std::int64_t turn_budget_ = 16;
     std::unordered_map<int, std::string> carried_why_;
-    Regions regions_;
+    Regions regions_; // (t)
 };
 
 } // namespace storm

@@ -2,6 +2,8 @@
 #include "rank.hh"
 
 #include <algorithm>
+#include <mutex>
+#include <shared_mutex>
 #include <unistd.h>
 
 namespace storm {
@@ -40,36 +42,100 @@ private:
 
 } // namespace
 
-// The fast path counts in the channels alone.
-Counters Rank::sums() const
-{
-    Counters c = counters_;
-    for (const auto& [peer, ch] : channels_) {
-        c.ring_messages += ch->at_once + ch->ring_messages;
-        c.ring_bytes += ch->ring_bytes;
-        c.native_messages += ch->native_messages;
-        c.native_bytes += ch->native_bytes;
-        c.eligible += ch->at_once;
-        c.eligible_in_ring += ch->at_once;
+// What was sent to one peer. The fast path counts in the channels alone.
+struct Rank::Sent {
+    PairReport pair;
+    std::uint64_t at_once = 0;
+};
+
+// A channel while it is looked at. From inside the real MPI its lock is only tried, as
+// another thread may hold it over a call that waits for us; a holder that writes records
+// is gone soon.
+class Rank::OnChannel {
+public:
+    OnChannel(Channel& channel, bool threaded, Busy busy) : lock_(channel.out_lock, std::defer_lock)
+    {
+        constexpr int kTries = 1000;
+        if (threaded && busy == Busy::wait)
+            lock_.lock();
+        for (int n = 0; threaded && busy == Busy::glance && !lock_.try_lock() && ++n < kTries;)
+            ;
+        ours_ = !threaded || lock_.owns_lock();
     }
-    c.native_turn_us = turns_ticks_ / std::max<std::uint64_t>(setup_.clock->ticks_per_us(), 1);
-    c.inside_looks = inside_calls_;
+    explicit operator bool() const { return ours_; }
+
+private:
+    std::unique_lock<Lock> lock_;
+    bool ours_;
+};
+
+// They live as long as the rank.
+std::vector<Channel*> Rank::channels_now() const
+{
+    std::shared_lock shared(registry_, std::defer_lock);
+    if (threaded_)
+        shared.lock();
+    std::vector<Channel*> all;
+    for (const auto& [peer, ch] : channels_)
+        all.push_back(ch.get());
+    return all;
+}
+
+std::vector<Rank::Sent> Rank::all_sent(Busy busy) const
+{
+    std::vector<Sent> all;
+    for (Channel* ch : channels_now()) {
+        const OnChannel held(*ch, threaded_, busy);
+        Sent s;
+        PairReport& p = s.pair;
+        s.at_once = glance_at(ch->at_once);
+        p.peer = ch->peer;
+        p.path = static_cast<PairReport::Path>(glance_at(ch->path));
+        p.ring_messages = s.at_once + glance_at(ch->ring_messages);
+        p.ring_bytes = glance_at(ch->ring_bytes);
+        p.native_messages = glance_at(ch->native_messages);
+        p.native_bytes = glance_at(ch->native_bytes);
+        p.growths = glance_at(ch->growths);
+        p.high_water = glance_at(ch->high_water);
+        if (held) {
+            p.ring_size = ch->out.lane().bytes;
+            p.high_water = std::max(p.high_water, ch->out.high_water());
+        }
+        all.push_back(s);
+    }
+    return all;
+}
+
+Counters Rank::sums(const std::vector<Sent>& all) const
+{
+    Counters c;
+#define STORM_COUNTER(field, name, help) c.field = glance_at(counters_.field);
+#include "counters.def"
+#undef STORM_COUNTER
+    for (const Sent& s : all) {
+        c.ring_messages += s.pair.ring_messages;
+        c.ring_bytes += s.pair.ring_bytes;
+        c.native_messages += s.pair.native_messages;
+        c.native_bytes += s.pair.native_bytes;
+        c.eligible += s.at_once;
+        c.eligible_in_ring += s.at_once;
+    }
+    c.native_turn_us = glance_at(turns_ticks_) / std::max<std::uint64_t>(setup_.clock->ticks_per_us(), 1);
+    c.inside_looks = glance_at(inside_calls_);
     return c;
 }
 
 Counters Rank::counters() const
 {
-    const Guard guard(*this);
-    return sums();
+    return sums(all_sent(Busy::wait));
 }
 
-RankReport Rank::report(bool waits) const
+RankReport Rank::report(bool waits)
 {
-    const Guard guard(*this);
-    return report_locked(waits);
+    return told(waits, Busy::wait);
 }
 
-RankReport Rank::report_locked(bool waits) const
+RankReport Rank::told(bool waits, Busy busy)
 {
     RankReport r;
     r.rank = setup_.world_rank;
@@ -77,83 +143,107 @@ RankReport Rank::report_locked(bool waits) const
     char host[256] = "";
     if (::gethostname(host, sizeof host - 1) == 0)
         r.host = host;
-    r.counters = sums();
-    if (!setup_.backend_reason.empty())
-        r.fallbacks.push_back(setup_.backend_reason);
-    for (const auto& [peer, ch] : channels_) {
-        PairReport p;
-        p.peer = peer;
-        p.path = static_cast<PairReport::Path>(ch->path);
-        p.ring_messages = ch->at_once + ch->ring_messages;
-        p.ring_bytes = ch->ring_bytes;
-        p.native_messages = ch->native_messages;
-        p.native_bytes = ch->native_bytes;
-        p.ring_size = ch->out.lane().bytes;
-        p.high_water = std::max(ch->high_water, ch->out.high_water());
-        p.growths = ch->growths;
-        r.high_water = std::max(r.high_water, p.high_water);
-        if (ch->path != Channel::Path::fresh)
-            r.pairs.push_back(p);
+    const std::vector<Sent> all = all_sent(busy);
+    r.counters = sums(all);
+    for (const Sent& s : all) {
+        r.high_water = std::max(r.high_water, s.pair.high_water);
+        if (s.pair.path != PairReport::Path::none)
+            r.pairs.push_back(s.pair);
     }
     std::sort(r.pairs.begin(), r.pairs.end(), [](const auto& a, const auto& b) { return a.peer < b.peer; });
-    for (const auto& [peer, why] : carried_why_)
-        r.fallbacks.push_back("to rank " + std::to_string(peer) + ": " + why);
-    r.regions = regions_.list(r.counters, setup_.clock->ticks(), setup_.clock->ticks_per_us());
-    if (!waits)
-        return r;
+    if (!setup_.backend_reason.empty())
+        r.fallbacks.push_back(setup_.backend_reason);
+    {
+        const Hold tables(tables_, threaded_);
+        for (const auto& [peer, why] : carried_why_)
+            r.fallbacks.push_back("to rank " + std::to_string(peer) + ": " + why);
+        r.regions = regions_.list(r.counters, setup_.clock->ticks(), setup_.clock->ticks_per_us());
+    }
+    if (waits)
+        tell_waits(r, busy);
+    return r;
+}
+
+void Rank::tell_waits(RankReport& r, Busy busy)
+{
+    std::vector<Comm*> comms; // held, so that none ends meanwhile
+    {
+        const auto lock = registry();
+        for (const auto& [identity, comm] : comms_) {
+            adjust(comm->users, 1, threaded_);
+            comms.push_back(comm.get());
+        }
+    }
     {
         Lines lines(r.waits, "posted receives");
         const auto tell = [&](const Comm& comm, const Request* q) {
             for (; q != nullptr; q = List<Request, &Request::posted>::next(q))
                 lines.add("a receive from " + peer_text(comm, q->rank, q->tag));
         };
-        for (const auto& [identity, comm] : comms_) {
+        for (Comm* comm : comms) {
+            const Hold queues(comm->lock, threaded_);
             tell(*comm, comm->posted_any.front());
-            comm->each([&, c = comm.get()](const Source& s) { tell(*c, s.posted.front()); });
+            comm->each([&](const Source& s) { tell(*comm, s.posted.front()); });
         }
+    }
+    std::vector<Channel*> full;
+    {
+        const Hold tables(tables_, threaded_);
+        full = waiting_;
     }
     {
         Lines lines(r.waits, "full rings");
-        for (const Channel* ch : waiting_)
-            lines.add("room in the ring to rank " + std::to_string(ch->peer) + ", for " +
-                      std::to_string(ch->pending.size()) + " messages");
+        for (Channel* ch : full) {
+            const std::string to = "room in the ring to rank " + std::to_string(ch->peer);
+            if (const OnChannel held(*ch, threaded_, busy); held)
+                lines.add(to + ", for " + std::to_string(ch->pending.size()) + " messages");
+            else
+                lines.add(to);
+        }
     }
-    if (transfers_ != 0)
-        r.waits.push_back(std::to_string(transfers_) + " transfers of the real MPI");
-    Lines lines(r.waits, "messages that nobody has received");
-    for (const auto& [identity, comm] : comms_)
-        for (const Message* m = comm->arrivals.front(); m != nullptr; m = List<Message, &Message::of_comm>::next(m))
-            lines.add("nothing: a message of " + std::to_string(m->total) +
-                      " bytes has come that nobody has received, from " +
-                      peer_text(*comm, m->source->rank, m->tag));
-    return r;
+    if (const std::size_t transfers = glance_at(transfers_); transfers != 0)
+        r.waits.push_back(std::to_string(transfers) + " transfers of the real MPI");
+    {
+        Lines lines(r.waits, "messages that nobody has received");
+        for (Comm* comm : comms) {
+            const Hold queues(comm->lock, threaded_);
+            for (const Message* m = comm->arrivals.front(); m != nullptr;
+                 m = List<Message, &Message::of_comm>::next(m))
+                lines.add("nothing: a message of " + std::to_string(m->total) +
+                          " bytes has come that nobody has received, from " +
+                          peer_text(*comm, m->source->rank, m->tag));
+        }
+    }
+    for (Comm* comm : comms)
+        drop(*comm);
 }
 
-// relaxed: the store allows the next signal to ask again, and carries no data
+// relaxed: the exchange lets one thread answer, and allows the next signal to ask again
 void Rank::answer_now()
 {
-    setup_.asked->store(false, std::memory_order_relaxed);
-    if (setup_.answer)
-        setup_.answer(report_locked(true));
+    if (setup_.asked->exchange(false, std::memory_order_relaxed) && setup_.answer)
+        setup_.answer(told(true, Busy::glance));
 }
 
 // ---- regions
 
 bool Rank::begin_region(const std::string& name)
 {
-    const Guard guard(*this);
-    return regions_.begin(name, sums(), setup_.clock->ticks());
+    const Counters now = counters();
+    const Hold tables(tables_, threaded_);
+    return regions_.begin(name, now, setup_.clock->ticks());
 }
 
 bool Rank::end_region(const std::string& name)
 {
-    const Guard guard(*this);
-    return regions_.end(name, sums(), setup_.clock->ticks());
+    const Counters now = counters();
+    const Hold tables(tables_, threaded_);
+    return regions_.end(name, now, setup_.clock->ticks());
 }
 
 bool Rank::in_region(const std::string& name) const
 {
-    const Guard guard(*this);
+    const Hold tables(tables_, threaded_);
     return regions_.is_open(name);
 }
 

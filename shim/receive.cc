@@ -43,25 +43,17 @@ constexpr int kRecordsPerLook = 256;
 int Rank::recv(void* buffer, int count, TypeInfo& type, int source_rank, int tag, Comm& comm,
                MPI_Status* status)
 {
-    MPI_Comm where = nullptr;
-    int error;
-    {
-        Guard guard(*this);
-        Request r;
-        fill(r, Request::What::receive, buffer, count, type, source_rank, tag, comm);
-        where = comm.handle;
-        start_receive(r);
-        wait_until(guard, [&] { return r.state == Request::State::complete; });
-        fill_status(r, status, false);
-        error = r.error;
-    }
-    return error == MPI_SUCCESS ? error : raise(Call::recv, where, error);
+    Request r;
+    fill(r, Request::What::receive, buffer, count, type, source_rank, tag, comm);
+    start_receive(r);
+    wait_until([&] { return r.state() == Request::State::complete; });
+    fill_status(r, status, false);
+    return r.error == MPI_SUCCESS ? r.error : raise(Call::recv, glance_at(comm.handle), r.error);
 }
 
 MPI_Request Rank::recv_init(void* buffer, int count, TypeInfo& type, int source_rank, int tag,
                             Comm& comm)
 {
-    const Guard guard(*this);
     Request& r = keep(Request::What::receive, buffer, count, type, source_rank, tag, comm);
     r.persistent = true;
     return reinterpret_cast<MPI_Request>(&r);
@@ -70,51 +62,44 @@ MPI_Request Rank::recv_init(void* buffer, int count, TypeInfo& type, int source_
 MPI_Request Rank::irecv(void* buffer, int count, TypeInfo& type, int source_rank, int tag,
                         Comm& comm)
 {
-    const Guard guard(*this);
     Request& r = keep(Request::What::receive, buffer, count, type, source_rank, tag, comm);
     start_receive(r);
     return reinterpret_cast<MPI_Request>(&r);
 }
 
+// A matched message meets its receive.
+void Rank::receive_matched(MPI_Message handle, Request& r)
+{
+    Message* m = message_of(handle);
+    r.capacity = r.type->size * static_cast<std::uint64_t>(r.count);
+    r.set(Request::State::active);
+    {
+        const Hold tables(tables_, threaded_);
+        exposed_.erase(m);
+    }
+    take(*m, r);
+    send_acks();
+}
+
 int Rank::mrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle, MPI_Status* status)
 {
-    MPI_Comm where = nullptr;
-    int error;
-    {
-        Guard guard(*this);
-        Message* m = message_of(handle);
-        Request r;
-        fill(r, Request::What::receive, buffer, count, type, m->source->rank, m->tag, *m->source->comm);
-        where = r.comm->handle;
-        r.capacity = type.size * static_cast<std::uint64_t>(count);
-        r.state = Request::State::active;
-        exposed_.erase(m);
-        take(*m, r);
-        wait_until(guard, [&] { return r.state == Request::State::complete; });
-        fill_status(r, status, false);
-        error = r.error;
-    }
-    return error == MPI_SUCCESS ? error : raise(Call::mrecv, where, error);
+    const Message* m = message_of(handle);
+    Comm& comm = *m->source->comm;
+    Request r;
+    fill(r, Request::What::receive, buffer, count, type, m->source->rank, m->tag, comm);
+    const MPI_Comm where = glance_at(comm.handle);
+    receive_matched(handle, r);
+    wait_until([&] { return r.state() == Request::State::complete; });
+    fill_status(r, status, false);
+    return r.error == MPI_SUCCESS ? r.error : raise(Call::mrecv, where, r.error);
 }
 
 MPI_Request Rank::imrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle)
 {
-    const Guard guard(*this);
-    Message* m = message_of(handle);
+    const Message* m = message_of(handle);
     Request& r = keep(Request::What::receive, buffer, count, type, m->source->rank, m->tag, *m->source->comm);
-    r.capacity = type.size * static_cast<std::uint64_t>(count);
-    r.state = Request::State::active;
-    exposed_.erase(m);
-    take(*m, r);
+    receive_matched(handle, r);
     return reinterpret_cast<MPI_Request>(&r);
-}
-
-// The message that a probe would tell of, if it is here.
-Message* Rank::look(int source_rank, int tag, Comm& comm)
-{
-    if (Message* m = comm.find_arrived(source_rank, tag))
-        return m;
-    return poll() ? comm.find_arrived(source_rank, tag) : nullptr;
 }
 
 void Rank::probed(const Message& m, MPI_Status* status) const
@@ -126,50 +111,56 @@ void Rank::probed(const Message& m, MPI_Status* status) const
     fill_status(r, status, false);
 }
 
+// What a probe finds among the messages that are here: told, and taken if `matched`.
+Message* Rank::probe_arrived(int source_rank, int tag, Comm& comm, bool matched, MPI_Status* status)
+{
+    Message* m;
+    {
+        const Hold queues(comm.lock, threaded_);
+        m = comm.find_arrived(source_rank, tag);
+        if (m == nullptr)
+            return nullptr;
+        probed(*m, status);
+        if (!matched)
+            return m;
+        comm.remove(*m);
+        m->matched = true;
+    }
+    const Hold tables(tables_, threaded_);
+    exposed_.insert(m);
+    return m;
+}
+
+// The same after one look, if there was nothing.
+Message* Rank::probe_once(int source_rank, int tag, Comm& comm, bool matched, MPI_Status* status)
+{
+    Message* m = probe_arrived(source_rank, tag, comm, matched, status);
+    if (m == nullptr && poll())
+        m = probe_arrived(source_rank, tag, comm, matched, status);
+    if (m == nullptr)
+        tally(counters_.empty_tests);
+    return m;
+}
+
 bool Rank::iprobe(int source_rank, int tag, Comm& comm, MPI_Status* status)
 {
-    const Guard guard(*this);
-    const Message* m = look(source_rank, tag, comm);
-    if (m == nullptr) {
-        ++counters_.empty_tests;
-        return false;
-    }
-    probed(*m, status);
-    return true;
+    return probe_once(source_rank, tag, comm, false, status) != nullptr;
 }
 
 void Rank::probe(int source_rank, int tag, Comm& comm, MPI_Status* status)
 {
-    Guard guard(*this);
-    const Message* m = nullptr;
-    wait_until(guard, [&] { return (m = comm.find_arrived(source_rank, tag)) != nullptr; });
-    probed(*m, status);
+    wait_until([&] { return probe_arrived(source_rank, tag, comm, false, status) != nullptr; });
 }
 
 MPI_Message Rank::improbe(int source_rank, int tag, Comm& comm, MPI_Status* status)
 {
-    const Guard guard(*this);
-    Message* m = look(source_rank, tag, comm);
-    if (m == nullptr) {
-        ++counters_.empty_tests;
-        return nullptr;
-    }
-    comm.remove(*m);
-    m->matched = true;
-    exposed_.insert(m);
-    probed(*m, status);
-    return reinterpret_cast<MPI_Message>(m);
+    return reinterpret_cast<MPI_Message>(probe_once(source_rank, tag, comm, true, status));
 }
 
 MPI_Message Rank::mprobe(int source_rank, int tag, Comm& comm, MPI_Status* status)
 {
-    Guard guard(*this);
     Message* m = nullptr;
-    wait_until(guard, [&] { return (m = comm.find_arrived(source_rank, tag)) != nullptr; });
-    comm.remove(*m);
-    m->matched = true;
-    exposed_.insert(m);
-    probed(*m, status);
+    wait_until([&] { return (m = probe_arrived(source_rank, tag, comm, true, status)) != nullptr; });
     return reinterpret_cast<MPI_Message>(m);
 }
 
@@ -180,14 +171,14 @@ Message* Rank::message_of(MPI_Message handle) const
 
 bool Rank::owns_message(MPI_Message handle) const
 {
-    const Guard guard(*this);
+    const Hold tables(tables_, threaded_);
     return exposed_.contains(reinterpret_cast<const Message*>(handle));
 }
 
 // Fortran handles of messages count down from -2: the real MPI's count up from 0.
 MPI_Fint Rank::message_index(MPI_Message handle)
 {
-    const Guard guard(*this);
+    const Hold tables(tables_, threaded_);
     Message* m = message_of(handle);
     if (m->fortran_index == -1) {
         const auto free_slot = std::find(message_handles_.begin(), message_handles_.end(), nullptr);
@@ -202,7 +193,7 @@ MPI_Fint Rank::message_index(MPI_Message handle)
 
 MPI_Message Rank::message_at(MPI_Fint index) const
 {
-    const Guard guard(*this);
+    const Hold tables(tables_, threaded_);
     const std::int64_t slot = -2 - std::int64_t{index};
     if (slot < 0 || static_cast<std::size_t>(slot) >= message_handles_.size())
         return nullptr;
@@ -213,19 +204,22 @@ MPI_Message Rank::message_at(MPI_Fint index) const
 
 void Rank::start_receive(Request& r)
 {
-    r.state = Request::State::active;
+    r.set(Request::State::active);
     r.capacity = r.type->size * static_cast<std::uint64_t>(r.count);
     r.source = r.rank == MPI_ANY_SOURCE ? nullptr : &source(*r.comm, r.rank);
-    if (Message* m = r.comm->find_arrived(r.rank, r.tag)) {
+    Message* m;
+    {
+        const Hold queues(r.comm->lock, threaded_);
+        m = r.comm->find_arrived(r.rank, r.tag);
+        if (m == nullptr)
+            return r.comm->post(r);
         r.comm->remove(*m);
-        take(*m, r);
-        return;
     }
-    r.order = ++order_;
-    r.comm->post(r);
+    take(*m, r);
+    send_acks();
 }
 
-// `m` is in no queue any more; it ends here or when its last piece has come.
+// `m` is in no queue any more; it ends here or when its last byte has come.
 void Rank::take(Message& m, Request& r)
 {
     Source& s = *m.source;
@@ -234,14 +228,45 @@ void Rank::take(Message& m, Request& r)
     if (m.native) {
         r.from_tag = m.tag;
         receive_native(r, s, m.native_tag, m.total);
-    } else if (m.arrived < m.total) {
-        m.taker = &r;
-        return;
-    } else {
-        types_.unpack(*r.type, r.buffer, r.count, m.bytes, std::min(m.total, r.capacity));
-        finish_receive(r, s.rank, m.tag, m.total, m.error);
+        return free_message(&m);
     }
+    {
+        const Hold queues(s.comm->lock, threaded_);
+        if (!m.whole) {
+            m.taker = &r;
+            return;
+        }
+    }
+    deliver(m, r);
+}
+
+void Rank::deliver(Message& m, Request& r)
+{
+    types_.unpack(*r.type, r.buffer, r.count, m.bytes, std::min(m.total, r.capacity));
+    finish_receive(r, m.source->rank, m.tag, m.total, m.error);
     free_message(&m); // last: a communicator that was freed may end with it
+}
+
+// The last byte of a message has come. From here on another thread may take it.
+void Rank::all_here(Message& m)
+{
+    Comm& comm = *m.source->comm;
+    Request* taker;
+    bool unreachable;
+    {
+        const Hold queues(comm.lock, threaded_);
+        m.whole = true;
+        taker = m.taker;
+        unreachable = taker == nullptr && comm.out_of_reach();
+        if (unreachable)
+            adjust(comm.users, 1, threaded_);
+    }
+    if (taker != nullptr)
+        return deliver(m, *taker);
+    if (unreachable) {
+        discard(comm);
+        drop(comm);
+    }
 }
 
 void Rank::finish_receive(Request& r, int from, int tag, std::uint64_t bytes, int error)
@@ -250,10 +275,9 @@ void Rank::finish_receive(Request& r, int from, int tag, std::uint64_t bytes, in
     r.from_tag = tag;
     r.received = bytes;
     r.error = error == MPI_SUCCESS && bytes > r.capacity ? MPI_ERR_TRUNCATE : error;
-    counters_.truncations += bytes > r.capacity ? 1 : 0;
-    r.state = Request::State::complete;
-    if (r.freed)
-        release(r);
+    if (bytes > r.capacity)
+        tally(counters_.truncations);
+    finish(r);
 }
 
 void Rank::receive_native(Request& r, Source& s, int native_tag, std::uint64_t total)
@@ -290,22 +314,28 @@ Message* Rank::new_message(Source& s, int tag, std::uint64_t total, bool keep_by
     m->total = total;
     m->source = &s;
     m->bytes = static_cast<std::byte*>(at) + sizeof(Message);
-    ++s.comm->users;
-    ++backlog_;
-    backlog_peak_ = std::max(backlog_peak_, backlog_);
+    adjust(s.comm->users, 1, threaded_);
+    const std::uint64_t backlog = adjust(backlog_, 1, threaded_);
+    if (backlog > glance_at(backlog_peak_))
+        set_word(backlog_peak_, backlog);
     return m;
 }
 
 void Rank::free_message(Message* m)
 {
-    if (m->fortran_index != -1)
+    if (m->fortran_index != -1) {
+        const Hold tables(tables_, threaded_);
         message_handles_[static_cast<std::size_t>(-2 - m->fortran_index)] = nullptr;
+    }
     Comm& comm = *m->source->comm;
     std::free(m);
-    --comm.users;
-    maybe_destroy(comm);
+    drop(comm);
     constexpr std::uint64_t kLargeBacklog = 16384;
-    if (--backlog_ == 0 && std::exchange(backlog_peak_, 0) > kLargeBacklog)
+    if (adjust(backlog_, ~std::uint64_t{0}, threaded_) != 0)
+        return;
+    const std::uint64_t peak = glance_at(backlog_peak_);
+    set_word(backlog_peak_, 0);
+    if (peak > kLargeBacklog)
         ::malloc_trim(0); // a large backlog is over: its memory goes back to the system
 }
 
@@ -315,7 +345,7 @@ void Rank::free_message(Message* m)
 bool Rank::drain(Channel& ch)
 {
     int handled = 0;
-    sent_since_receive_ = 0;
+    set_word(sent_since_receive_, 0);
     RecordHeader header;
     while (handled < kRecordsPerLook) {
         const std::byte* payload = ch.in.peek(header);
@@ -379,21 +409,26 @@ Source& Rank::entry_source(Channel& ch, std::uint32_t number)
 
 void Rank::on_eager(Source& s, int tag, const std::byte* payload, std::uint64_t bytes)
 {
-    Request* r = s.comm->take_posted(s, tag);
-    if (r != nullptr) {
-        if (r->type->contiguous) [[likely]]
-            copy_bytes(r->buffer + r->type->first, payload, std::min(bytes, r->capacity));
-        else
-            types_.unpack(*r->type, r->buffer, r->count, payload, bytes);
-        return finish_receive(*r, s.rank, tag, bytes);
+    Request* r;
+    {
+        const Hold queues(s.comm->lock, threaded_);
+        r = s.comm->take_posted(s, tag);
+        if (r == nullptr) [[unlikely]] {
+            if (s.comm->out_of_reach()) [[unlikely]]
+                return;
+            Message* m = new_message(s, tag, bytes, true);
+            std::memcpy(m->bytes, payload, bytes);
+            m->whole = true;
+            s.comm->arrive(*m);
+        }
     }
-    if (s.comm->out_of_reach()) [[unlikely]]
-        return;
-    Message* m = new_message(s, tag, bytes, true);
-    std::memcpy(m->bytes, payload, bytes);
-    m->arrived = bytes;
-    s.comm->arrive(*m);
-    ++counters_.unexpected;
+    if (r == nullptr) [[unlikely]]
+        return tally(counters_.unexpected);
+    if (r->type->contiguous) [[likely]]
+        copy_bytes(r->buffer + r->type->first, payload, std::min(bytes, r->capacity));
+    else
+        types_.unpack(*r->type, r->buffer, r->count, payload, bytes);
+    finish_receive(*r, s.rank, tag, bytes);
 }
 
 void Rank::on_first(Channel& ch, Source& s, int tag, const std::byte* payload,
@@ -405,26 +440,29 @@ void Rank::on_first(Channel& ch, Source& s, int tag, const std::byte* payload,
         corrupt(ch, "a message that begins inside another");
     ch.gathered = 0;
     ch.expected = prefix.total;
-    Request* r = s.comm->take_posted(s, tag);
-    if (r != nullptr && synchronous)
-        acknowledge(s, prefix.cookie);
-    if (r != nullptr && r->type->contiguous) {
-        // straight into the program's buffer, piece by piece
+    Request* r;
+    Message* m = nullptr;
+    {
+        const Hold queues(s.comm->lock, threaded_);
+        r = s.comm->take_posted(s, tag);
+        if (r == nullptr || !r->type->contiguous) {
+            m = new_message(s, tag, prefix.total, true);
+            m->taker = r;
+            if (r == nullptr) {
+                m->cookie = synchronous ? prefix.cookie : 0;
+                s.comm->arrive(*m);
+            }
+        }
+    }
+    ch.gathering = m;
+    ch.assembling = m == nullptr ? r : nullptr; // straight into the program's buffer
+    if (r == nullptr) {
+        tally(counters_.unexpected);
+    } else {
         r->from = s.rank;
         r->from_tag = tag;
-        ch.assembling = r;
-        ch.gathering = nullptr;
-    } else {
-        Message* m = new_message(s, tag, prefix.total, true);
-        ch.assembling = nullptr;
-        ch.gathering = m;
-        if (r != nullptr) {
-            m->taker = r;
-        } else {
-            m->cookie = synchronous ? prefix.cookie : 0;
-            s.comm->arrive(*m);
-            ++counters_.unexpected;
-        }
+        if (synchronous)
+            acknowledge(s, prefix.cookie);
     }
     on_more(ch, payload + sizeof prefix, piece);
 }
@@ -445,33 +483,35 @@ void Rank::on_more(Channel& ch, const std::byte* payload, std::uint64_t bytes)
         }
         return;
     }
-    Message& m = *ch.gathering;
-    copy_bytes(m.bytes + m.arrived, payload, bytes);
-    m.arrived += bytes;
+    copy_bytes(ch.gathering->bytes + ch.gathered, payload, bytes);
     ch.gathered += bytes;
-    if (m.arrived < m.total)
-        return;
-    ch.gathering = nullptr;
-    if (m.taker != nullptr)
-        take(m, *m.taker);
+    if (ch.gathered == ch.expected)
+        all_here(*std::exchange(ch.gathering, nullptr));
 }
 
 void Rank::on_native(Source& s, int tag, const NativePrefix& prefix)
 {
-    Request* r = s.comm->take_posted(s, tag);
+    const bool small = prefix.total <= small_ && (prefix.flags & kSynchronous) == 0;
+    Request* r;
+    Message* m = nullptr;
+    {
+        const Hold queues(s.comm->lock, threaded_);
+        r = s.comm->take_posted(s, tag);
+        if (r == nullptr) {
+            m = new_message(s, tag, prefix.total, small);
+            m->native_tag = prefix.native_tag;
+            m->native = !small;
+            m->filling = small;
+            s.comm->arrive(*m);
+        }
+    }
     if (r != nullptr) {
         r->from_tag = tag;
         return receive_native(*r, s, prefix.native_tag, prefix.total);
     }
-    const bool small = prefix.total <= small_ && (prefix.flags & kSynchronous) == 0;
-    Message* m = new_message(s, tag, prefix.total, small);
-    m->native_tag = prefix.native_tag;
-    s.comm->arrive(*m);
-    ++counters_.unexpected;
+    tally(counters_.unexpected);
     if (small)
         pull(*m);
-    else
-        m->native = true;
 }
 
 // A small payload that nobody waits for comes to us at once: an unexpected message costs
@@ -484,31 +524,26 @@ void Rank::pull(Message& m)
         real_.Irecv(m.bytes, static_cast<int>(m.total), real_.byte, m.source->world, m.native_tag,
                     setup_.private_comm, &native);
     }
-    m.filling = true;
     track(native, {.message = &m});
 }
 
 void Rank::pulled(Message& m, int error)
 {
     m.filling = false;
-    m.arrived = m.total;
     m.error = error;
-    if (m.taker != nullptr)
-        take(m, *m.taker);
-    else
-        discard(*m.source->comm);
+    all_here(m);
 }
 
 void Rank::on_ack(std::uint64_t cookie)
 {
     Request* r = pool_.at(static_cast<std::int32_t>(cookie));
-    if (r == nullptr || r->what != Request::What::send || !r->awaits_ack) {
+    if (r == nullptr || r->what != Request::What::send ||
+        (glance_at(r->awaits) & Request::kAck) == 0) {
         setup_.log->error("an acknowledgement for no send of ours (a defect of STORM)");
         real_.Abort(real_.comm_world, 1);
         return;
     }
-    r->awaits_ack = false;
-    finish_send(*r);
+    finish_part(*r, Request::kAck);
 }
 
 void Rank::on_define(Channel& ch, std::uint32_t number, const DefinePrefix& prefix)
@@ -520,13 +555,13 @@ void Rank::on_define(Channel& ch, std::uint32_t number, const DefinePrefix& pref
         ch.entries.resize(number + 1);
     if (ch.entries[number].source != nullptr)
         corrupt(ch, "a communicator announced twice");
-    Comm* comm = by_id(prefix.id);
+    Comm* comm = hold_by_id(prefix.id); // the entry's hold
+    const Hold queues(comm->lock, threaded_);
     Source* s = comm->known(prefix.sender_rank);
     if (s == nullptr) {
         s = &comm->add(prefix.sender_rank, ch.peer);
         s->channel = &ch;
     }
-    ++comm->users;
     ch.entries[number] = {comm, s};
 }
 
@@ -535,13 +570,13 @@ void Rank::on_retire(Channel& ch, std::uint32_t number)
     entry_source(ch, number);
     Comm& comm = *ch.entries[number].comm;
     ch.entries[number] = {};
-    --comm.users;
-    maybe_destroy(comm);
+    drop(comm);
 }
 
 void Rank::on_grow(Channel& ch, const GrowPrefix& prefix)
 {
     Lane next;
+    const Hold backend(backend_lock_, threaded_);
     if (prefix.bytes == 0 || (prefix.bytes & (prefix.bytes - 1)) != 0 ||
         backend_->open(ch.peer, prefix.ref, prefix.bytes, next) != Status::ok)
         corrupt(ch, "a successor ring that cannot be opened");
@@ -552,6 +587,7 @@ void Rank::on_grow(Channel& ch, const GrowPrefix& prefix)
 void Rank::accept_lanes()
 {
     Claim claim;
+    const Hold backend(backend_lock_, threaded_);
     while (backend_->accept(claim)) {
         if (claim.peer < 0 || claim.peer >= setup_.world_size || claim.peer == setup_.world_rank) {
             setup_.log->error("a ring was claimed by a rank %d that does not exist", claim.peer);
@@ -564,6 +600,8 @@ void Rank::accept_lanes()
         ch.in = RingReader(claim.lane);
         ch.has_in = true;
         inbound_.push_back({ch.in.word(), &ch});
+        // release: pairs with the acquire in poll, which then sees the ring
+        std::atomic_ref(inbound_count_).store(inbound_.size(), std::memory_order_release);
     }
     doorbell_ = backend_->doorbell();
 }

@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,18 +28,20 @@ struct Request {
     enum class What : std::uint8_t { free, send, receive, duplicate };
     enum class State : std::uint8_t {
         inactive,
-        active,   // our own progress completes it
+        active,
+        abandoned, // active, and the program has given its handle back
         complete,
     };
+    // What has to happen before a send is complete.
+    static constexpr std::uint8_t kCopy = 1; // its payload leaves our hands
+    static constexpr std::uint8_t kAck = 2;  // the receiver matches it
 
     What what = What::free;
-    State state = State::inactive;
+    State phase = State::inactive; // by state() and set() only
     Mode mode = Mode::standard;
     bool persistent = false;
-    bool freed = false;       // the program gave its handle back while it was active
     bool cancelled = false;
-    bool awaits_ack = false;  // synchronous: not complete before the receiver matched it
-    bool awaits_copy = false; // some of the payload still has to leave our hands
+    std::uint8_t awaits = 0; // of kCopy and kAck
     int error = MPI_SUCCESS;
 
     // the call's arguments; a receive's rank may be MPI_ANY_SOURCE
@@ -66,7 +69,16 @@ struct Request {
     MPI_Comm* made = nullptr;     // duplicate: where the program's new handle stands
     bool agreeing = false;        // duplicate: the real one has ended
     std::array<std::int64_t, 3> identity = {}; // world rank of member 0, its counter, nested
-    Message* message = nullptr; // the unexpected message that this receive has taken
+
+    // acquire: pairs with the release in set() and Rank::finish; what completed it,
+    // received bytes and status, is seen by whoever sees it complete
+    State state() const
+    {
+        return std::atomic_ref(const_cast<State&>(phase)).load(std::memory_order_acquire);
+    }
+    // release: pairs with the acquire in state()
+    void set(State state) { std::atomic_ref(phase).store(state, std::memory_order_release); }
+    bool active() const { return state() == State::active; }
 };
 static_assert(offsetof(Request, fortran_index) == kFortranIndexOffset);
 
@@ -76,11 +88,11 @@ struct Message {
     bool native = false;      // payload comes by the real MPI under native_tag
     bool matched = false;     // taken by a matched probe
     bool filling = false;     // the real MPI still writes its bytes
+    bool whole = false;       // all its bytes are here
     int native_tag = 0;
     std::int32_t fortran_index = -1;
     int error = MPI_SUCCESS;  // of the real MPI while it brought the bytes
     std::uint64_t total = 0;
-    std::uint64_t arrived = 0;
     std::uint64_t cookie = 0; // an ack is wanted
     std::byte* bytes = nullptr;
     Source* source = nullptr;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace storm {
 namespace {
@@ -28,7 +29,6 @@ std::uint64_t bytes_of(const TypeInfo& type, int count)
 int Rank::send(const void* buffer, int count, TypeInfo& type, int dest, int tag, Comm& comm,
                Mode mode)
 {
-    Guard guard(*this);
     const std::uint64_t bytes = bytes_of(type, count);
     if (mode != Mode::synchronous && rides(comm, tag, bytes, buffer) &&
         send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]]
@@ -39,25 +39,18 @@ int Rank::send(const void* buffer, int count, TypeInfo& type, int dest, int tag,
     fill(r, Request::What::send, buffer, count, type, dest, tag, comm);
     r.mode = mode;
     start_send(r, mode != Mode::buffered);
-    wait_until(guard, [&] {
-        return r.state == Request::State::complete && carried_bytes_ <= settings_.send_buffer;
+    wait_until([&] {
+        return r.state() == Request::State::complete && glance_at(carried_bytes_) <= settings_.send_buffer;
     });
     const int error = r.error;
     if (&r != &here)
-        pool_.give_back(&r);
-    if (error == MPI_SUCCESS) [[likely]]
-        return error;
-    const MPI_Comm where = comm.handle;
-    guard.release(); // the program's error handler may call us
-    const int told = raise(Call::wait, where, error);
-    guard.retake();
-    return told;
+        give_back(r);
+    return error == MPI_SUCCESS ? error : raise(Call::wait, glance_at(comm.handle), error);
 }
 
 MPI_Request Rank::isend(const void* buffer, int count, TypeInfo& type, int dest, int tag,
                         Comm& comm, Mode mode)
 {
-    Guard guard(*this);
     const std::uint64_t bytes = bytes_of(type, count);
     if (mode != Mode::synchronous && rides(comm, tag, bytes, buffer) &&
         send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]]
@@ -65,7 +58,7 @@ MPI_Request Rank::isend(const void* buffer, int count, TypeInfo& type, int dest,
     Request& r = keep(Request::What::send, buffer, count, type, dest, tag, comm);
     r.mode = mode;
     start_send(r, false);
-    if (r.state == Request::State::complete && r.error == MPI_SUCCESS && mode != Mode::synchronous) {
+    if (r.state() == Request::State::complete && r.error == MPI_SUCCESS && mode != Mode::synchronous) {
         // as the real MPI does: a send that is complete at once has no request of its own
         release(r);
         return real_.request_done;
@@ -76,7 +69,6 @@ MPI_Request Rank::isend(const void* buffer, int count, TypeInfo& type, int dest,
 MPI_Request Rank::send_init(const void* buffer, int count, TypeInfo& type, int dest, int tag,
                             Comm& comm, Mode mode)
 {
-    const Guard guard(*this);
     Request& r = keep(Request::What::send, buffer, count, type, dest, tag, comm);
     r.persistent = true;
     r.mode = mode;
@@ -85,7 +77,6 @@ MPI_Request Rank::send_init(const void* buffer, int count, TypeInfo& type, int d
 
 void Rank::start(Request& r)
 {
-    const Guard guard(*this);
     r.error = MPI_SUCCESS;
     r.cancelled = false;
     if (r.what == Request::What::send)
@@ -96,18 +87,18 @@ void Rank::start(Request& r)
 
 bool Rank::rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const
 {
-    if (bytes > comm.eager_max)
+    if (bytes > glance_at(comm.eager_max))
         return false;
     if (bytes == 0)
         return true;
-    if (!comm.selected || !comm.tags->has(tag)) [[unlikely]]
+    if (!glance_at(comm.selected) || !glance_at(comm.tags)->has(tag)) [[unlikely]]
         return false;
     return setup_.device_pointer == nullptr || !setup_.device_pointer(buffer);
 }
 
 void Rank::copy(std::byte* to, const std::byte* from, std::uint64_t bytes)
 {
-    if (sent_since_receive_++ == 0)
+    if (adjust(sent_since_receive_, 1, threaded_) == 1)
         copy_bytes(to, from, bytes);
     else
         copy_in_burst(to, from, bytes);
@@ -119,7 +110,10 @@ bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo
                         std::uint64_t bytes, int tag)
 {
     Channel* ch = s.channel;
-    if (ch == nullptr || !s.defined || ch->path != Channel::Path::ring || !ch->pending.empty() ||
+    if (ch == nullptr) [[unlikely]]
+        return false;
+    const Hold out(ch->out_lock, threaded_);
+    if (!s.defined || ch->path != Channel::Path::ring || !ch->pending.empty() ||
         bytes > kPiece || bytes > ch->out.largest_payload()) [[unlikely]]
         return false;
     std::byte* at = ch->out.reserve(bytes);
@@ -144,31 +138,33 @@ void Rank::start_send(Request& r, bool blocking)
 {
     const std::uint64_t bytes = bytes_of(*r.type, r.count);
     Source& s = source(*r.comm, r.rank);
-    r.state = Request::State::active;
     r.from = r.comm->rank;
     r.from_tag = r.tag;
     r.received = bytes;
-    r.awaits_ack = r.mode == Mode::synchronous;
-    r.awaits_copy = true;
+    r.awaits = r.mode == Mode::synchronous ? Request::kCopy | Request::kAck : Request::kCopy;
+    r.set(Request::State::active);
     if (s.channel == nullptr)
         return send_self(r, bytes);
     Channel& ch = *s.channel;
+    Hold out(ch.out_lock, threaded_);
     if (ch.path == Channel::Path::fresh)
         connect(ch);
     if (!s.defined)
         define(s);
-    const bool eligible = bytes <= r.comm->eager_max;
-    counters_.eligible += eligible ? 1 : 0;
+    const bool eligible = bytes <= glance_at(r.comm->eager_max);
+    tally(counters_.eligible, eligible ? 1 : 0);
     const bool carried = ch.path == Channel::Path::carried;
-    if (!rides(*r.comm, r.tag, bytes, r.buffer) || (carried && bytes > kCarriedMax))
-        return send_native(r, s, bytes);
-
+    if (!rides(*r.comm, r.tag, bytes, r.buffer) || (carried && bytes > kCarriedMax)) {
+        const std::int32_t native_tag = announce_native(r, s, bytes);
+        out.release();
+        return post_native(r, s.world, native_tag, bytes);
+    }
     Outgoing o;
-    o.flags = r.awaits_ack ? kSynchronous : std::uint8_t{0};
+    o.flags = r.mode == Mode::synchronous ? kSynchronous : std::uint8_t{0};
     o.tag = r.tag;
     o.comm = r.comm->index;
     o.total = bytes;
-    o.cookie = r.awaits_ack ? static_cast<std::uint64_t>(r.fortran_index) : 0;
+    o.cookie = o.flags != 0 ? static_cast<std::uint64_t>(r.fortran_index) : 0;
     o.request = &r;
     if (r.type->contiguous) {
         o.data = r.buffer + r.type->first;
@@ -186,33 +182,55 @@ void Rank::start_send(Request& r, bool blocking)
     }
     ++ch.ring_messages;
     ch.ring_bytes += bytes;
-    counters_.eligible_in_ring += eligible ? 1 : 0;
+    tally(counters_.eligible_in_ring, eligible ? 1 : 0);
     if (ch.pending.empty() && push(ch, o))
         return sent(o);
     // No room now. What the real MPI would take at the call is copied, as far as
     // STORM_SEND_BUFFER goes; else the program's buffer is read later.
     if (!blocking && !o.owned &&
-        ((bytes <= small_ && buffered_ + bytes <= settings_.send_buffer) || r.mode == Mode::buffered)) {
+        ((bytes <= small_ && glance_at(buffered_) + bytes <= settings_.send_buffer) || r.mode == Mode::buffered)) {
         auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
         std::memcpy(copy + o.sent, o.data + o.sent, bytes - o.sent);
         o.data = copy;
         o.owned = true;
     }
-    if (o.owned && !blocking) {
-        buffered_ += bytes;
+    const bool free_to_go = o.owned && !blocking;
+    if (free_to_go) {
+        adjust(buffered_, bytes, threaded_);
         o.request = nullptr;
-        r.awaits_copy = false;
     }
     enqueue(ch, std::move(o));
-    finish_send(r);
+    if (free_to_go)
+        finish_part(r, Request::kCopy);
 }
 
-void Rank::finish_send(Request& r)
+// One thing less that a send waits for. With the last one it is complete, and another
+// thread may end it: nothing may touch it afterwards.
+void Rank::finish_part(Request& r, std::uint8_t part)
 {
-    if (r.awaits_copy || r.awaits_ack)
+    std::uint8_t left;
+    if (threaded_) // acq_rel: who clears the last bit has seen what the others did
+        left = std::atomic_ref(r.awaits).fetch_and(static_cast<std::uint8_t>(~part), std::memory_order_acq_rel) &
+               static_cast<std::uint8_t>(~part);
+    else
+        left = r.awaits = r.awaits & static_cast<std::uint8_t>(~part);
+    if (left == 0)
+        finish(r);
+}
+
+// Complete, or gone if the program has given its handle back.
+void Rank::finish(Request& r)
+{
+    if (threaded_) {
+        // acq_rel: pairs with Request::state(), and with free_request
+        if (std::atomic_ref(r.phase).exchange(Request::State::complete, std::memory_order_acq_rel) ==
+            Request::State::abandoned)
+            release(r);
         return;
-    r.state = Request::State::complete;
-    if (r.freed)
+    }
+    const bool abandoned = r.phase == Request::State::abandoned;
+    r.phase = Request::State::complete;
+    if (abandoned)
         release(r);
 }
 
@@ -221,69 +239,76 @@ void Rank::sent(Outgoing& o)
 {
     if (o.owned) {
         if (o.request == nullptr)
-            buffered_ -= o.total;
+            adjust(buffered_, std::uint64_t{0} - o.total, threaded_);
         std::free(const_cast<std::byte*>(o.data));
     }
-    if (o.request != nullptr) {
-        o.request->awaits_copy = false;
-        finish_send(*o.request);
-    }
+    if (o.request != nullptr)
+        finish_part(*o.request, Request::kCopy);
 }
 
 void Rank::send_self(Request& r, std::uint64_t bytes)
 {
     Source& s = source(*r.comm, r.comm->rank);
-    ++counters_.self_messages;
-    const std::uint64_t cookie = r.awaits_ack ? static_cast<std::uint64_t>(r.fortran_index) : 0;
+    tally(counters_.self_messages);
+    const bool synchronous = r.mode == Mode::synchronous;
     if (bytes > settings_.eager_max || (setup_.device_pointer != nullptr && setup_.device_pointer(r.buffer))) {
-        const std::int32_t native_tag = static_cast<std::int32_t>(
-            kFirstNativeTag + self_tag_++ % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
-        const NativePrefix prefix{bytes, native_tag, r.awaits_ack ? kSynchronous : 0u};
+        const std::int32_t native_tag = native_tag_after(adjust(self_tag_, 1, threaded_));
+        const int tag = r.tag;
         post_native(r, setup_.world_rank, native_tag, bytes);
-        on_native(s, r.tag, prefix);
-        return;
+        return on_native(s, tag, {bytes, native_tag, synchronous ? kSynchronous : 0u});
     }
-    Request* posted = r.comm->take_posted(s, r.tag);
-    if (posted != nullptr && posted->type->contiguous && r.type->contiguous) {
-        copy_bytes(posted->buffer + posted->type->first, r.buffer + r.type->first,
-                   std::min(bytes, posted->capacity));
-        r.awaits_ack = false;
-        finish_receive(*posted, s.rank, r.tag, bytes);
-    } else {
-        Message* m = new_message(s, r.tag, bytes, true);
-        types_.pack(*r.type, r.buffer, r.count, m->bytes);
-        m->arrived = bytes;
-        m->cookie = cookie;
-        if (posted != nullptr) {
-            take(*m, *posted);
-        } else {
+    Request* posted;
+    {
+        const Hold queues(r.comm->lock, threaded_);
+        posted = r.comm->take_posted(s, r.tag);
+        if (posted == nullptr) {
+            Message* m = new_message(s, r.tag, bytes, true);
+            types_.pack(*r.type, r.buffer, r.count, m->bytes);
+            m->whole = true;
+            m->cookie = synchronous ? static_cast<std::uint64_t>(r.fortran_index) : 0;
             r.comm->arrive(*m);
-            ++counters_.unexpected;
         }
     }
-    r.awaits_copy = false;
-    finish_send(r);
+    if (posted == nullptr) {
+        tally(counters_.unexpected);
+        return finish_part(r, Request::kCopy);
+    }
+    if (posted->type->contiguous && r.type->contiguous) {
+        copy_bytes(posted->buffer + posted->type->first, r.buffer + r.type->first,
+                   std::min(bytes, posted->capacity));
+    } else {
+        auto* packed = static_cast<std::byte*>(std::malloc(bytes + 1));
+        types_.pack(*r.type, r.buffer, r.count, packed);
+        types_.unpack(*posted->type, posted->buffer, posted->count, packed, std::min(bytes, posted->capacity));
+        std::free(packed);
+    }
+    finish_receive(*posted, s.rank, r.tag, bytes);
+    finish_part(r, Request::kCopy | Request::kAck);
+}
+
+std::int32_t Rank::native_tag_after(std::uint32_t number) const
+{
+    return static_cast<std::int32_t>(kFirstNativeTag + number % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
 }
 
 // Payload by the real MPI, zero-copy, under a tag that the envelope names. The
 // envelope is in order with all other messages of this pair.
-void Rank::send_native(Request& r, Source& s, std::uint64_t bytes)
+std::int32_t Rank::announce_native(Request& r, Source& s, std::uint64_t bytes)
 {
     Channel& ch = *s.channel;
     ++ch.native_messages;
     ch.native_bytes += bytes;
-    const auto native_tag = static_cast<std::int32_t>(
-        kFirstNativeTag + ch.next_native_tag++ % static_cast<std::uint32_t>(tag_max_ - kFirstNativeTag));
-    const NativePrefix prefix{bytes, native_tag, r.awaits_ack ? kSynchronous : 0u};
+    const std::int32_t native_tag = native_tag_after(ch.next_native_tag++);
+    const NativePrefix prefix{bytes, native_tag, r.mode == Mode::synchronous ? kSynchronous : 0u};
     control(ch, Kind::native, r.tag, r.comm->index, &prefix, sizeof prefix);
-    post_native(r, s.world, native_tag, bytes);
+    return native_tag;
 }
 
 void Rank::post_native(Request& r, int world, int native_tag, std::uint64_t bytes)
 {
-    r.awaits_ack = false; // the payload's own synchronous send tells
+    r.awaits = Request::kCopy; // the payload's own synchronous send tells
     MPI_Request native;
-    const bool small = bytes <= small_ && carried_bytes_ + bytes <= settings_.send_buffer &&
+    const bool small = bytes <= small_ && glance_at(carried_bytes_) + bytes <= settings_.send_buffer &&
                        r.mode != Mode::synchronous;
     if (small || (r.mode == Mode::buffered && bytes <= INT32_MAX)) {
         // complete for the program at once: the copy is ours until the real MPI is done
@@ -294,15 +319,19 @@ void Rank::post_native(Request& r, int world, int native_tag, std::uint64_t byte
             r.error = real_.Isend(copy, static_cast<int>(bytes), real_.byte, world, native_tag,
                                   setup_.private_comm, &native);
         }
-        track(native, {nullptr, copy, bytes});
-        r.awaits_copy = false;
-        return finish_send(r);
+        if (r.error == MPI_SUCCESS)
+            track(native, {nullptr, copy, bytes});
+        else
+            std::free(copy);
+        return finish_part(r, Request::kCopy);
     }
     const auto post = r.mode == Mode::synchronous ? real_.Issend : real_.Isend;
     {
         const InReal in(*this);
         r.error = post(r.buffer, r.count, r.type->handle, world, native_tag, setup_.private_comm, &native);
     }
+    if (r.error != MPI_SUCCESS)
+        return finish_part(r, Request::kCopy);
     track(native, {&r, nullptr, 0});
 }
 
@@ -314,6 +343,7 @@ void Rank::connect(Channel& ch)
     if (backend_ != nullptr) {
         const std::string address = setup_.address_of(ch.peer, why);
         Lane lane;
+        const Hold backend(backend_lock_, threaded_);
         if (!address.empty() &&
             backend_->claim(ch.peer, address, settings_.ring_min, lane, why) == Status::ok) {
             ch.out = RingWriter(lane);
@@ -322,8 +352,9 @@ void Rank::connect(Channel& ch)
         }
     }
     ch.path = Channel::Path::carried;
-    carried_why_[ch.peer] = why;
     setup_.log->info("messages to rank %d are carried by the real MPI (%s)", ch.peer, why.c_str());
+    const Hold tables(tables_, threaded_);
+    carried_why_[ch.peer] = why;
 }
 
 void Rank::define(Source& s)
@@ -333,14 +364,35 @@ void Rank::define(Source& s)
     s.defined = true;
 }
 
+// The receiver has matched a synchronous send: its ack leaves with the next look, when
+// no queue is held.
 void Rank::acknowledge(Source& s, std::uint64_t cookie)
 {
     if (s.channel == nullptr)
         return on_ack(cookie);
-    if (s.channel->path == Channel::Path::fresh)
-        connect(*s.channel);
-    const AckPrefix prefix{cookie};
-    control(*s.channel, Kind::ack, 0, 0, &prefix, sizeof prefix);
+    const Hold tables(tables_, threaded_);
+    acks_.push_back({s.channel, cookie});
+    adjust(acks_waiting_, 1, threaded_);
+}
+
+void Rank::send_acks()
+{
+    if (glance_at(acks_waiting_) == 0) [[likely]]
+        return;
+    std::vector<Ack> ready;
+    {
+        const Hold tables(tables_, threaded_);
+        ready.swap(acks_);
+        adjust(acks_waiting_, std::size_t{0} - ready.size(), threaded_);
+    }
+    for (const Ack& ack : ready) {
+        Channel& ch = *ack.channel;
+        const Hold out(ch.out_lock, threaded_);
+        if (ch.path == Channel::Path::fresh)
+            connect(ch);
+        const AckPrefix prefix{ack.cookie};
+        control(ch, Kind::ack, 0, 0, &prefix, sizeof prefix);
+    }
 }
 
 void Rank::control(Channel& ch, Kind kind, std::int32_t tag, std::uint32_t comm,
@@ -362,6 +414,7 @@ void Rank::control(Channel& ch, Kind kind, std::int32_t tag, std::uint32_t comm,
 void Rank::enqueue(Channel& ch, Outgoing&& o)
 {
     ch.pending.push_back(std::move(o));
+    const Hold tables(tables_, threaded_);
     if (!ch.waiting) {
         ch.waiting = true;
         waiting_.push_back(&ch);
@@ -418,6 +471,7 @@ bool Rank::push(Channel& ch, Outgoing& o)
 
 void Rank::publish(Channel& ch)
 {
+    const Hold backend(backend_lock_, threaded_);
     backend_->publish(ch.peer, ch.out.lane(), ch.announced, ch.out.tail());
     ch.announced = ch.out.tail();
 }
@@ -426,29 +480,34 @@ void Rank::publish(Channel& ch)
 // successor has its room kept free, and stands behind all that was sent before.
 bool Rank::make_room(Channel& ch)
 {
-    ++counters_.full_rings;
+    tally(counters_.full_rings);
     const std::uint64_t now = ch.out.lane().bytes, next = now * 2;
-    if (ch.grow_refused || next > (placing_ ? settings_.memory_max : settings_.ring_max))
+    if (ch.grow_refused || next > (ch.placing ? settings_.memory_max : settings_.ring_max))
         return false;
     Lane lane;
     std::string why;
+    Hold backend(backend_lock_, threaded_);
     if (backend_->grow(ch.peer, next, lane, why) != Status::ok) {
         ch.grow_refused = true;
         setup_.log->info("the ring to rank %d stays at %llu bytes (%s)", ch.peer,
                          static_cast<unsigned long long>(now), why.c_str());
         return false;
     }
+    backend.release();
     const GrowPrefix prefix{lane.ref, lane.bytes};
     std::memcpy(ch.out.reserve_control(sizeof prefix), &prefix, sizeof prefix);
     ch.out.commit(Kind::grow, 0, sizeof prefix, 0, 0);
     if (!direct_)
         publish(ch);
     ch.high_water = std::max(ch.high_water, ch.out.high_water());
-    backend_->drop(ch.peer, ch.out.lane());
+    {
+        const Hold again(backend_lock_, threaded_);
+        backend_->drop(ch.peer, ch.out.lane());
+    }
     ch.out = RingWriter(lane);
     ch.announced = 0;
     ++ch.growths;
-    ++counters_.growths;
+    tally(counters_.growths);
     return true;
 }
 
@@ -473,7 +532,7 @@ void Rank::carry(Channel& ch, Outgoing& o)
         std::memcpy(at, o.data, o.total);
     else if (!data && payload != 0)
         std::memcpy(at, o.prefix, payload);
-    ++counters_.carried_records;
+    tally(counters_.carried_records);
     const InReal in(*this);
     MPI_Request native;
     const auto length = sizeof header + payload;
@@ -501,19 +560,33 @@ bool Rank::push_pending(Channel& ch)
     return moved;
 }
 
-bool Rank::push_all_pending()
+bool Rank::any_waiting() const
 {
+    const Hold tables(tables_, threaded_);
+    return !waiting_.empty();
+}
+
+// `placing`: rings may grow past STORM_RING_MAX rather than make us wait.
+bool Rank::push_all_pending(bool placing)
+{
+    std::vector<Channel*> waiting;
+    {
+        const Hold tables(tables_, threaded_);
+        waiting = waiting_;
+    }
     bool moved = false;
-    for (std::size_t i = 0; i < waiting_.size();) {
-        Channel* ch = waiting_[i];
+    for (Channel* ch : waiting) {
+        const TryHold out(ch->out_lock, threaded_);
+        if (!out)
+            continue; // another thread is at it
+        ch->placing = placing;
         moved = push_pending(*ch) || moved;
-        if (ch->pending.empty()) {
-            ch->waiting = false;
-            waiting_[i] = waiting_.back();
-            waiting_.pop_back();
-        } else {
-            ++i;
-        }
+        ch->placing = false;
+        if (!ch->pending.empty())
+            continue;
+        const Hold tables(tables_, threaded_);
+        if (std::exchange(ch->waiting, false))
+            std::erase(waiting_, ch);
     }
     return moved;
 }
@@ -522,18 +595,22 @@ void Rank::place_sends(bool may_wait)
 {
     if (!threaded_ && direct_ && waiting_.empty()) [[likely]]
         return;
-    Guard guard(*this);
-    placing_ = true; // rings may grow past STORM_RING_MAX rather than make us wait
-    push_all_pending();
-    placing_ = false;
+    push_all_pending(true);
     if (may_wait)
-        wait_until(guard, [&] { return waiting_.empty() && (direct_ || backend_->placed()); });
+        wait_until([&] { return !any_waiting() && all_placed(); });
+}
+
+bool Rank::all_placed()
+{
+    if (direct_)
+        return true;
+    const Hold backend(backend_lock_, threaded_);
+    return backend_->placed();
 }
 
 void Rank::drain_buffered()
 {
-    Guard guard(*this);
-    wait_until(guard, [&] { return waiting_.empty() && carried_bytes_ == 0; });
+    wait_until([&] { return !any_waiting() && glance_at(carried_bytes_) == 0; });
 }
 
 } // namespace storm

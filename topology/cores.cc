@@ -6,13 +6,29 @@
 
 namespace storm::topology {
 
+IndexSet own_cpus()
+{
+    IndexSet cpus;
+    // The kernel refuses a mask that is smaller than its own.
+    for (int most = CPU_SETSIZE; most <= IndexSet::kMost; most *= 4) {
+        cpu_set_t* mask = CPU_ALLOC(most);
+        const std::size_t bytes = CPU_ALLOC_SIZE(most);
+        const bool told = mask != nullptr && sched_getaffinity(0, bytes, mask) == 0;
+        for (int cpu = 0; told && cpu < most; ++cpu)
+            if (CPU_ISSET_S(cpu, bytes, mask))
+                cpus.add(cpu);
+        CPU_FREE(mask);
+        if (told)
+            break;
+    }
+    return cpus;
+}
+
 Cores look(int ranks_on_node)
 {
     Cores cores;
     cores.ranks_on_node = std::max(ranks_on_node, 1);
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        cores.usable = std::max(CPU_COUNT(&set), 1);
+    cores.usable = std::max(own_cpus().count(), 1);
     cores.of_node = std::max(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), cores.usable);
     return cores;
 }

@@ -2,7 +2,7 @@
 // that share them.
 #pragma once
 
-#include <string>
+#include "index_set.hh"
 
 namespace storm::topology {
 
@@ -13,6 +13,9 @@ struct Cores {
 };
 
 Cores look(int ranks_on_node);
+
+// The cpus in this process's affinity.
+IndexSet own_cpus();
 
 // Polls that find nothing before the core is offered to others: many when every rank
 // can have a core of its own, few when ranks share cores.

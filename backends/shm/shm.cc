@@ -1,6 +1,7 @@
 // The shared-memory backend: rings in the receiver's memfd, opened by senders through
 // /proc. Nothing has a name in a file system, so nothing is left when a process ends,
 // in whatever way.
+#include "near.hh"
 #include "slab.hh"
 
 #include <algorithm>
@@ -390,6 +391,7 @@ Backend* open_shm(const BackendSettings& settings, std::string& why)
         ::close(fd);
         fd = high;
     }
+    keep_near(fd); // before the first page
     Mapping own;
     if (::fchmod(fd, 0600) != 0 || settings.memory_max < 2 * kPage ||
         ::fallocate(fd, 0, 0, static_cast<off_t>(kFirstRing)) != 0 ||

@@ -84,6 +84,7 @@ struct BackendSettings {
     int world_rank_hint = -1; // from the launcher, -1 when unknown
     std::uint64_t memory_max = 0;
     const Log* log = nullptr;
+    std::string nic{}; // device or interface for other hosts; "" for the backend's own choice
 };
 constexpr unsigned kBackendAbi = 1;
 struct BackendPlugin {

@@ -34,7 +34,7 @@ std::string about(unsigned long long bytes) {
 Finding locked_memory() {
     rlimit limit{};
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    Finding found{"locked memory (ulimit -l)", "unlimited", true, ""};
+    Finding found{"locked memory (ulimit -l)", "unlimited"};
     if (limit.rlim_cur == RLIM_INFINITY) return found;
     found.value = about(limit.rlim_cur);
     if (limit.rlim_cur < 64 * mib)
@@ -46,7 +46,7 @@ Finding locked_memory() {
 Finding open_files() {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
-    Finding found{"open files (ulimit -n)", "unlimited", true, ""};
+    Finding found{"open files (ulimit -n)", "unlimited"};
     if (limit.rlim_cur == RLIM_INFINITY) return found;
     found.value = std::to_string(limit.rlim_cur);
     found.enough = limit.rlim_cur >= 256;
@@ -57,7 +57,7 @@ Finding open_files() {
 }
 
 Finding shared_memory() {
-    Finding found{"/dev/shm", "", true, ""};
+    Finding found{"/dev/shm", ""};
     struct statvfs about_shm {};
     if (statvfs("/dev/shm", &about_shm) != 0) {
         found.value = std::string("not there (") + std::strerror(errno) + ")";
@@ -125,7 +125,7 @@ std::optional<MemoryGroup> tightest_group() {
 }
 
 Finding memory_group() {
-    Finding found{"memory cgroup", "no limit", true, ""};
+    Finding found{"memory cgroup", "no limit"};
     const auto group = tightest_group();
     if (!group) return found;
     found.value = about(group->limit) + ", " + about(group->left()) + " left (" + group->path + ")";
@@ -139,7 +139,7 @@ Finding memory_group() {
 
 // A child that holds a memfd as a rank holds its rings; we are the sender.
 Finding memory_of_others() {
-    Finding found{"memory of other processes", "can be opened", true, ""};
+    Finding found{"memory of other processes", "can be opened"};
     int ready[2];
     if (pipe2(ready, O_CLOEXEC) != 0) {
         found.value = std::string("not tried (") + std::strerror(errno) + ")";

@@ -1,4 +1,4 @@
-// Reading a job from mpirun's command line and the files it names.
+// Reading a job from the launcher's command line and the files it names.
 #include "job.hh"
 
 #include <algorithm>
@@ -12,10 +12,11 @@ namespace storm::tools {
 namespace {
 
 void refuse_misplaced_options(const AppContext &context) {
+    if (context.kind == Kind::hydra) return;  // it has a -launcher of its own
     for (const auto &option : context.options) {
         const std::string name = option.name.substr(0, option.name.find('='));
         if (name == "dry-run" || name == "off" || name == "launcher" || name == "lib")
-            stop_usage("option --" + name + " is among mpirun's (it is stormrun's own): put it first");
+            stop_usage("option --" + name + " is among the launcher's (it is stormrun's own): put it first");
     }
 }
 
@@ -47,13 +48,15 @@ void read_env_list(Job &job, const std::string &launcher) {
 }
 
 bool may_run_elsewhere(const Job &job) {
+    if (job.kind == Kind::slurm) return true;
     for (const char *name : {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_HOSTS", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE",
                              "FLUX_JOB_ID", "COBALT_NODEFILE", "OMPI_MCA_orte_default_hostfile"}) {
         if (environment(name)) return true;
     }
     const auto named = [](const AppContext &context) {
         return context.has_option({"host", "H", "hostfile", "machinefile", "default-hostfile", "rankfile", "rf",
-                                   "add-host", "add-hostfile", "hnp", "set-cwd-to-session-dir"});
+                                   "add-host", "add-hostfile", "hnp", "set-cwd-to-session-dir", "hosts", "f",
+                                   "machine"});
     };
     return std::any_of(job.contexts.begin(), job.contexts.end(), named) ||
            std::any_of(job.lines.begin(), job.lines.end(), named);
@@ -82,18 +85,25 @@ Words Job::list_items() const {
 
 std::string Job::variable(const AppContext &context, const char *name) const {
     if (auto value = value_in(context.exports(), name)) return *value;
+    if (kind == Kind::hydra)  // -genv of the first context holds for all
+        if (auto value = value_in(contexts.front().exports_for_all(), name)) return *value;
     if (auto value = value_in(list_items(), name)) return *value;
     if (auto value = value_in(tuned, name)) return *value;
     return environment(name).value_or("");
 }
 
-Job read_job(const Words &words) {
+Job read_job(const Words &words, Kind kind) {
     Job job;
-    job.contexts = split_contexts(words);
+    job.kind = kind;
+    job.contexts = split_contexts(words, kind);
     if (job.contexts.empty()) stop_usage("no program to start (there are no arguments): name one");
     for (const auto &context : job.contexts) refuse_misplaced_options(context);
 
-    if (auto app_file = job.contexts.front().value_of({"app"}); app_file && !app_file->empty()) {
+    if (auto file = job.contexts.front().value_of({"configfile"}); file && kind == Kind::hydra)
+        stop(exit_usage, "the programs in " + *file + " cannot be preloaded (-configfile is not edited): give them "
+                         "on the command line, with : between them");
+    if (auto app_file = job.contexts.front().value_of({"app"});
+        app_file && !app_file->empty() && kind == Kind::open_mpi) {
         job.app_file = *app_file;
         return job;
     }
@@ -101,15 +111,15 @@ Job read_job(const Words &words) {
         if (job.contexts[i].has_program()) continue;
         stop_usage("no program to start (" +
                    (job.contexts.size() > 1 ? "in application context " + std::to_string(i + 1)
-                                            : std::string("all arguments are mpirun options")) +
-                   "): name one after mpirun's options");
+                                            : std::string("all arguments are options of the launcher")) +
+                   "): name one after them");
     }
     return job;
 }
 
 void read_job_files(Job &job, const std::string &launcher) {
     if (job.has_app_file()) read_app_lines(job);
-    read_env_list(job, launcher);
+    if (job.kind == Kind::open_mpi) read_env_list(job, launcher);
     job.elsewhere = may_run_elsewhere(job);
 }
 

@@ -12,6 +12,7 @@
 namespace storm::tools {
 
 struct Job {
+    Kind kind = Kind::open_mpi;
     std::vector<AppContext> contexts;  // of the command line
     std::vector<AppContext> lines;     // of the --app file, if there is one
     std::string app_file;
@@ -30,7 +31,7 @@ struct Job {
 
 // Splits the words of the command line. Every context has a program, or it is a usage
 // error and the end.
-[[nodiscard]] Job read_job(const Words &words);
+[[nodiscard]] Job read_job(const Words &words, Kind kind);
 
 // Reads what the command line only names: application, tune and parameter files.
 // `launcher` is the path of the mpirun whose parameter files count.

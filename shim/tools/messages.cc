@@ -8,10 +8,20 @@ namespace storm::tools {
 const char *const usage =
     "usage: stormrun [--dry-run] [--off | --profile[=FORM] | --advise[=FORM]]\n"
     "                [--launcher PATH] [--lib PATH]\n"
-    "                [mpirun arguments] program args [: mpirun arguments program args ...]\n"
+    "                [launcher arguments] program args [: launcher arguments program args ...]\n"
     "       stormrun --help | --version\n";
 
-void say(const std::string &text) { std::fprintf(stderr, "stormrun: %s\n", text.c_str()); }
+namespace {
+Listener *listener = nullptr;
+}
+
+Listener::Listener() { listener = this; }
+Listener::~Listener() { listener = nullptr; }
+
+void say(const std::string &text) {
+    if (listener != nullptr) listener->heard = text;
+    else std::fprintf(stderr, "stormrun: %s\n", text.c_str());
+}
 
 void stop(int status, const std::string &text) {
     say(text);

@@ -15,6 +15,17 @@ struct Stop {
 
 extern const char *const usage;
 
+// While one exists, what would be said is kept for it: storm-info asks the same
+// questions as stormrun and gives the answers a form of its own.
+class Listener {
+public:
+    Listener();
+    ~Listener();
+    Listener(const Listener &) = delete;
+    Listener &operator=(const Listener &) = delete;
+    std::string heard;
+};
+
 void say(const std::string &text);
 [[noreturn]] void stop(int status, const std::string &text);
 [[noreturn]] void stop_usage(const std::string &text);

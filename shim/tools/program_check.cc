@@ -118,6 +118,7 @@ void check_libraries(const Job &job, const std::string &launcher, const AppConte
     const bool with_open_pal = std::any_of(libraries.begin(), libraries.end(), [](const NeededLibrary &library) {
         return library.name.starts_with("libopen-pal.so");
     });
+    checked.open_mpi = with_open_pal;
     for (const auto &library : libraries) {
         if (is_sanitizer(library.name) && checked.sanitizer.empty()) checked.sanitizer = library.path;
         const std::string mpi = foreign_mpi(library.name, with_open_pal);
@@ -145,7 +146,7 @@ Checked check_program(const Job &job, const std::string &launcher, const ElfFile
                                          ? "not found in PATH or the working directory"
                                          : "there is no such file") +
                                     ")",
-                                "correct its name, or mpirun's options before it");
+                                "correct its name, or the launcher's options before it");
         return checked;
     }
     const ElfFile elf = read_elf(found.path);

@@ -13,6 +13,7 @@ namespace storm::tools {
 struct Checked {
     std::string sanitizer;  // address-sanitizer runtime, to be preloaded first
     std::string native;     // why the job cannot be ours; empty: it can
+    bool open_mpi = false;  // it is built for Open MPI, for sure
 };
 
 // Ends with a message if a preload cannot work (static, another machine) or the

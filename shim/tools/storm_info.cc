@@ -2,7 +2,9 @@
 #include "base/backend.hh"
 #include "counters.hh"
 #include "first_aid.hh"
+#include "json.hh"
 #include "settings.hh"
+#include "topology_info.hh"
 #include "words.hh"
 
 #include <dlfcn.h>
@@ -13,6 +15,7 @@
 #include <bit>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -23,6 +26,7 @@ namespace storm::tools {
 namespace {
 
 constexpr int exit_usage = 2;
+constexpr int ranks_max = 4096;
 constexpr const char *library_name = "libstorm.so";
 
 // ---- what is found
@@ -58,6 +62,7 @@ struct Found {
     std::vector<SettingFound> settings;
     std::vector<std::string> problems;
     std::vector<Finding> machine;
+    TopologyFound topology;
 };
 
 std::string path_of(void *handle) {
@@ -213,7 +218,17 @@ Found find_settings_only() {
     return found;
 }
 
-Found find_all() {
+Found find_topology_only(int ranks) {
+    Found found;
+    Settings settings;
+    settings.read(environ, found.problems);
+    const LibraryFound library = find_library();
+    found.topology = find_topology(library.path.empty() ? "" : directory_of(library.path), settings.topology,
+                                   settings.nic, ranks);
+    return found;
+}
+
+Found find_all(const std::string &program) {
     Found found = find_settings_only();
     Settings settings;
     std::vector<std::string> ignored;
@@ -222,6 +237,9 @@ Found find_all() {
     found.library = find_library();
     found.backends = find_backends(found.library.path, settings);
     found.machine = first_aid();
+    found.machine.push_back(launcher_found(found.mpi.version));
+    if (!program.empty()) found.machine.push_back(program_found(program, found.library.path));
+    found.topology = find_topology_only(0).topology;
     return found;
 }
 
@@ -283,94 +301,88 @@ void print_text(const Found &found) {
         line("library", found.library.path);
     for (const auto &b : found.backends)
         line(("backend " + b.name).c_str(), (b.path.empty() ? "" : b.path + ": ") + (b.why.empty() ? "ok" : b.why));
+    print_topology(found.topology);
     std::printf("settings:\n");
     print_settings(found);
-    std::printf("this machine:\n");
+    std::printf("first aid, what of this machine stands in the way:\n");
     for (const auto &f : found.machine) {
-        std::printf("  %s: %s%s\n", f.name.c_str(), f.value.c_str(), f.enough ? "" : " (too small)");
+        std::printf("  %s: %s%s\n", f.name.c_str(), f.value.c_str(), f.enough ? "" : (" (" + f.trouble + ")").c_str());
         if (!f.advice.empty()) std::printf("    %s\n", f.advice.c_str());
     }
 }
 
 // ---- JSON
 
-std::string quoted(const std::string &text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        if (static_cast<unsigned char>(c) >= 0x20) {
-            out += c;
-            continue;
-        }
-        char escaped[8];
-        std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-        out += escaped;
+void write_settings(JsonWriter &out, const Found &found) {
+    out.key("settings").open('[');
+    for (const auto &s : found.settings) {
+        out.open('{');
+        out.member("name", s.info->name);
+        out.member("value", s.value);
+        out.member("default", s.info->fallback);
+        out.member("kind", s.info->kind);
+        out.member("range", range(*s.info));
+        out.member("origin", s.origin);
+        out.member("scope", scope(*s.info));
+        out.member("help", meaning(*s.info));
+        out.close('}');
+        out.line();
     }
-    return out + "\"";
+    out.close(']');
 }
 
-std::string object(const std::vector<std::pair<std::string, std::string>> &fields) {
-    std::string out;
-    for (const auto &[key, value] : fields) {
-        out += out.empty() ? "{" : ", ";
-        out += quoted(key);
-        out += ": ";
-        out += value;
+void write_machine(JsonWriter &out, const Found &found) {
+    out.key("real_mpi").open('{');
+    out.member("found", !found.mpi.version.empty());
+    out.member("version", found.mpi.version);
+    out.member("path", found.mpi.path);
+    out.member("reason", found.mpi.why);
+    out.close('}');
+    out.key("library").open('{');
+    out.member("found", !found.library.path.empty());
+    out.member("path", found.library.path);
+    out.member("version", found.library.version);
+    out.member("reason", found.library.why);
+    out.close('}');
+    out.key("backends").open('[');
+    for (const auto &b : found.backends) {
+        out.open('{');
+        out.member("name", b.name);
+        out.member("path", b.path);
+        out.member("ok", b.why.empty());
+        out.member("reason", b.why);
+        out.close('}');
     }
-    return out + "}";
-}
-
-template <class Items, class Show>
-std::string array(const Items &items, Show show) {
-    std::string out;
-    for (const auto &item : items) {
-        out += out.empty() ? "[\n    " : ",\n    ";
-        out += show(item);
+    out.close(']');
+    out.line();
+    out.key("machine").open('[');
+    for (const auto &f : found.machine) {
+        out.open('{');
+        out.member("name", f.name);
+        out.member("value", f.value);
+        out.member("enough", f.enough);
+        out.member("trouble", f.enough ? std::string() : f.trouble);
+        out.member("advice", f.advice);
+        out.close('}');
+        out.line();
     }
-    return out.empty() ? "[]" : out + "\n  ]";
-}
-
-std::string truth(bool value) { return value ? "true" : "false"; }
-
-std::string settings_json(const Found &found) {
-    return array(found.settings, [](const SettingFound &s) {
-        return object({{"name", quoted(s.info->name)},
-                       {"value", quoted(s.value)},
-                       {"default", quoted(s.info->fallback)},
-                       {"kind", quoted(s.info->kind)},
-                       {"range", quoted(range(*s.info))},
-                       {"origin", quoted(s.origin)},
-                       {"scope", quoted(scope(*s.info))},
-                       {"help", quoted(meaning(*s.info))}});
-    });
+    out.close(']');
+    write_topology(out.key("topology"), found.topology);
+    out.line();
 }
 
 void print_json(const Found &found, bool settings_only) {
-    const std::string problems = array(found.problems, quoted);
-    std::printf("{\n  \"version\": %s,\n", quoted(STORM_VERSION).c_str());
-    if (!settings_only) {
-        std::printf("  \"real_mpi\": %s,\n", object({{"found", truth(!found.mpi.version.empty())},
-                                                     {"version", quoted(found.mpi.version)},
-                                                     {"path", quoted(found.mpi.path)},
-                                                     {"reason", quoted(found.mpi.why)}}).c_str());
-        std::printf("  \"library\": %s,\n", object({{"found", truth(!found.library.path.empty())},
-                                                    {"path", quoted(found.library.path)},
-                                                    {"version", quoted(found.library.version)},
-                                                    {"reason", quoted(found.library.why)}}).c_str());
-        std::printf("  \"backends\": %s,\n", array(found.backends, [](const BackendFound &b) {
-                        return object({{"name", quoted(b.name)},
-                                       {"path", quoted(b.path)},
-                                       {"ok", truth(b.why.empty())},
-                                       {"reason", quoted(b.why)}});
-                    }).c_str());
-        std::printf("  \"machine\": %s,\n", array(found.machine, [](const Finding &f) {
-                        return object({{"name", quoted(f.name)},
-                                       {"value", quoted(f.value)},
-                                       {"enough", truth(f.enough)},
-                                       {"advice", quoted(f.advice)}});
-                    }).c_str());
-    }
-    std::printf("  \"settings\": %s,\n  \"problems\": %s\n}\n", settings_json(found).c_str(), problems.c_str());
+    JsonWriter out;
+    out.open('{');
+    out.member("version", STORM_VERSION);
+    if (!settings_only) write_machine(out, found);
+    write_settings(out, found);
+    out.key("problems").open('[');
+    for (const auto &problem : found.problems) out.value(problem);
+    out.close(']');
+    out.close('}');
+    out.line();
+    std::fputs(out.text().c_str(), stdout);
 }
 
 // ---- rows of the man pages
@@ -404,24 +416,43 @@ void print_counters_roff() {
 // ---- the command line
 
 constexpr const char *usage =
-    "usage: storm-info [--json] [--settings]\n"
+    "usage: storm-info [--json] [--program FILE | --settings | --topology [--ranks N]]\n"
     "       storm-info --settings-roff | --counters-roff | --version | --help\n"
     "\n"
     "Prints the version, the real MPI, the library and its backends, all settings with\n"
     "their values, and what of this machine stands in their way.\n"
     "\n"
     "  --json           the same as JSON\n"
+    "  --program FILE   also whether a preload can serve this program\n"
     "  --settings       only the settings, and what is wrong with STORM_ variables\n"
+    "  --topology       only the machine, its network devices, and which one is used for\n"
+    "                   other hosts and why\n"
+    "  --ranks N        the choices of N ranks that share this machine equally\n"
     "  --settings-roff  the settings as rows of a man page\n"
     "  --counters-roff  the counters of the report as rows of a man page\n";
 
 int run(int argc, char **argv) {
-    bool json = false, settings_only = false;
-    std::string rows;
+    bool json = false, settings_only = false, topology_only = false;
+    int ranks = 0;
+    std::string rows, program;
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
         if (word == "--json") json = true;
         else if (word == "--settings") settings_only = true;
+        else if (word == "--topology") topology_only = true;
+        else if (word == "--program") {
+            program = i + 1 < argc ? argv[++i] : "";
+            if (program.empty()) {
+                std::fprintf(stderr, "storm-info: --program has no value (it names a file): give one\n");
+                return exit_usage;
+            }
+        } else if (word == "--ranks") {
+            ranks = i + 1 < argc ? std::atoi(argv[++i]) : 0;
+            if (ranks < 1 || ranks > ranks_max) {
+                std::fprintf(stderr, "storm-info: --ranks needs a number from 1 to %d: give one\n", ranks_max);
+                return exit_usage;
+            }
+        }
         else if (word == "--settings-roff" || word == "--counters-roff") rows = word;
         else if (word == "--version") return std::printf("storm-info %s\n", STORM_VERSION), 0;
         else if (word == "--help") return std::fputs(usage, stdout), 0;
@@ -435,7 +466,19 @@ int run(int argc, char **argv) {
         else print_counters_roff();
         return 0;
     }
-    const Found found = settings_only ? find_settings_only() : find_all();
+    if (ranks > 0 && !topology_only) {
+        std::fprintf(stderr, "storm-info: --ranks tells of network devices: give --topology with it\n");
+        return exit_usage;
+    }
+    if (topology_only) {
+        const Found found = find_topology_only(ranks);
+        JsonWriter out;
+        write_topology(out, found.topology);
+        if (json) std::puts(out.text().c_str());
+        else print_topology(found.topology);
+        return 0;
+    }
+    const Found found = settings_only ? find_settings_only() : find_all(program);
     if (json) print_json(found, settings_only);
     else if (settings_only) print_settings(found);
     else print_text(found);

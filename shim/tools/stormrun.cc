@@ -1,13 +1,13 @@
 // stormrun: starts an MPI job with libstorm.so preloaded into its programs, and into
 // nothing else.
 //
-//   stormrun [stormrun options] [mpirun arguments] program args [: ...]
+//   stormrun [stormrun options] [launcher arguments] program args [: ...]
 //
 // It stands before the message path: it checks the programs, adds the preload to the
 // command line and becomes the launcher by exec, so that the exit status and every
 // signal are the job's own.
 //
-// How the preload gets there. Each application context gets its own
+// How the preload gets there, with Open MPI's mpirun. Each application context gets its own
 // `-x LD_PRELOAD=...` as its first option: mpirun gives -x to the processes of that
 // context alone, never to itself, to ssh or to orted, and does not carry the -x of one
 // context over to the next. Two ways of launching need something else:
@@ -16,6 +16,9 @@
 //   * the MCA parameter mca_base_env_list set by anyone, be it in a file: mpirun
 //     refuses any -x beside it, so the preload joins that list, which holds for the
 //     whole job.
+// Hydra (MPICH's mpiexec) takes `-env LD_PRELOAD ...` in each context, Slurm's srun
+// `--export=ALL,LD_PRELOAD=...` in each part of the job.
+//
 // A preload that the user asked for (-x LD_PRELOAD, a tune file, that list, or the
 // environment, in mpirun's order) stays, in front of ours: a PMPI tool must be above
 // us. An address-sanitizer runtime must be the first of all.
@@ -41,6 +44,7 @@
 #include "advise.hh"
 #include "elf_file.hh"
 #include "job.hh"
+#include "launchers.hh"
 #include "messages.hh"
 #include "program_check.hh"
 #include "words.hh"
@@ -68,7 +72,7 @@ struct Settings {
     std::string profile;  // the value of STORM_PROFILE
     std::string launcher;
     std::string library;
-    Words job;  // mpirun's arguments and the programs
+    Words job;  // the launcher's arguments and the programs
 };
 
 constexpr const char *help =
@@ -79,12 +83,14 @@ constexpr const char *help =
     "  --profile[=FORM] route nothing: count the calls, and say at the end what to route;\n"
     "                   FORM is text or json, with :FILE if wanted (default: text)\n"
     "  --advise[=FORM]  the same, with an estimate of the gain from calls measured here\n"
-    "  --launcher PATH  the launcher (default: $STORM_LAUNCHER, else mpirun, else mpiexec)\n"
+    "  --launcher PATH  the launcher (default: $STORM_LAUNCHER, else mpirun, mpiexec or srun)\n"
     "  --lib PATH       preload this library, not the libstorm.so that belongs to stormrun\n"
+    "  --list-options   print the launchers' options that stormrun knows, and exit\n"
     "  --version        print the version and exit\n"
     "  --help           print this text and exit\n"
     "\n"
-    "These come first; all that follows is mpirun's. More in stormrun(1).\n";
+    "These come first; all that follows is the launcher's: Open MPI's mpirun, MPICH's mpiexec\n"
+    "or Slurm's srun. More in stormrun(1).\n";
 
 // "--name VALUE" or "--name=VALUE" at words[at]; moves `at` to the last word used.
 bool take_value(const Words &words, std::size_t &at, const std::string &name, std::string &value) {
@@ -127,6 +133,11 @@ Settings read_settings(const Words &words) {
             std::puts("stormrun " STORM_VERSION);
             throw Stop{0};
         }
+        if (word == "--list-options") {
+            for (const Kind kind : {Kind::open_mpi, Kind::hydra, Kind::slurm})
+                for (const auto &name : option_names(kind)) std::printf("%s\n", name.c_str());
+            throw Stop{0};
+        }
         if (word == "--dry-run") settings.dry_run = true;
         else if (word == "--off") settings.off = true;
         else if (take_profile(word, settings)) continue;
@@ -155,15 +166,7 @@ bool is_stormrun_itself(const std::string &path) {
 }
 
 // Passes over stormrun itself, which may well be installed under the name mpirun.
-std::string find_launcher(const std::string &name) {
-    if (name.find('/') != std::string::npos)
-        return is_executable_file(name) && !is_stormrun_itself(name) ? name : "";
-    for (const auto &directory : split_words(environment("PATH").value_or("/usr/bin:/bin"), ":")) {
-        const std::string path = directory + "/" + name;
-        if (is_executable_file(path) && !is_stormrun_itself(path)) return path;
-    }
-    return {};
-}
+std::string find_launcher(const std::string &name) { return find_executable(name, is_stormrun_itself); }
 
 Launcher choose_launcher(const Settings &settings) {
     std::string name = settings.launcher;
@@ -179,11 +182,11 @@ Launcher choose_launcher(const Settings &settings) {
                                        "; it is missing, not executable, or stormrun itself): correct " + source);
         return {name, path};
     }
-    for (const char *candidate : {"mpirun", "mpiexec"}) {
+    for (const char *candidate : {"mpirun", "mpiexec", "srun"}) {
         const std::string path = find_launcher(candidate);
         if (!path.empty()) return {candidate, path};
     }
-    stop(exit_no_launcher, "no launcher found (neither mpirun nor mpiexec is in PATH): load an MPI module, or "
+    stop(exit_no_launcher, "no launcher found (mpirun, mpiexec and srun are not in PATH): load an MPI module, or "
                            "name the launcher with --launcher or STORM_LAUNCHER");
 }
 
@@ -294,6 +297,66 @@ Words with_exports(const Job &job, const AppContext &context, const std::string 
     return words;
 }
 
+// Hydra passes its whole environment, unless it is told what to pass.
+Words with_env(const AppContext &context, const std::string &preload) {
+    Words words;
+    std::size_t at = 0;
+    const auto keep_until = [&](std::size_t end) {
+        for (; at < end; ++at) words.push_back(context.words[at]);
+    };
+    for (const auto &option : context.options) {
+        keep_until(option.first);
+        if (option.name == "env" && option.count == 3 && context.words[option.first + 1] == "LD_PRELOAD")
+            at += option.count;
+    }
+    keep_until(context.options_end());
+    words.insert(words.end(), {"-env", "LD_PRELOAD", preload});
+    if (context.has_option({"genvnone", "envnone", "genvlist", "envlist"})) {
+        const Words given = context.exports();
+        for (const auto &name : storm_variables())
+            if (!names(given, name)) words.insert(words.end(), {"-env", name, environment(name.c_str()).value_or("")});
+    }
+    keep_until(context.words.size());
+    return words;
+}
+
+// srun takes the last --export that it is given.
+Words with_export(const AppContext &context, const std::string &preload) {
+    if (preload.find(',') != std::string::npos)
+        stop(exit_usage, "LD_PRELOAD cannot be passed to srun (\"" + preload + "\" has a comma, which ends an item of "
+                         "--export): move that library, or link to it from another place");
+    const auto given = context.value_of({"export"});
+    Words items = split_words(given ? *given : environment("SLURM_EXPORT_ENV").value_or("ALL"), ",");
+    const auto dropped = [](const std::string &item) {
+        return item == "NONE" || item == "NIL" || name_in(item) == "LD_PRELOAD";
+    };
+    items.erase(std::remove_if(items.begin(), items.end(), dropped), items.end());
+    if (std::find(items.begin(), items.end(), "ALL") == items.end())
+        for (auto &name : storm_variables())
+            if (!names(items, name)) items.push_back(std::move(name));
+    items.push_back("LD_PRELOAD=" + preload);
+    Words words = context.words;
+    words.insert(words.begin() + static_cast<std::ptrdiff_t>(context.options_end()), "--export=" + joined(items, ","));
+    return words;
+}
+
+Words with_preload(const Job &job, const AppContext &context, const std::string &preload) {
+    switch (job.kind) {
+    case Kind::hydra: return with_env(context, preload);
+    case Kind::slurm: return with_export(context, preload);
+    case Kind::open_mpi: break;
+    }
+    return with_exports(job, context, preload);
+}
+
+// A program and a launcher of different MPIs: every process would be a job of its own.
+std::string mismatch(const Job &job, const AppContext &context, const Checked &checked) {
+    if (job.kind != Kind::hydra || !checked.open_mpi) return {};
+    return context.program_name() + " is built for Open MPI, but the launcher is " + title(job.kind) +
+           " (each process would be a job of one rank): the job runs native; start it with Open MPI's mpirun "
+           "(--launcher)";
+}
+
 void append_context(Words &arguments, const Words &words) {
     if (!arguments.empty()) arguments.emplace_back(":");
     arguments.insert(arguments.end(), words.begin(), words.end());
@@ -347,7 +410,11 @@ void add_preload(const Settings &settings, Job &job, Command &command) {
     Words preloads;
     bool native = false;
     for (const auto &context : job.started()) {
-        const Checked checked = check_program(job, command.launcher.name, library_elf, context);
+        Checked checked;
+        // the word after srun --multi-prog is a file of programs
+        if (job.kind != Kind::slurm || !context.has_option({"multi-prog"}))
+            checked = check_program(job, command.launcher.name, library_elf, context);
+        if (checked.native.empty()) checked.native = mismatch(job, context, checked);
         if (!checked.native.empty() && !native) say(checked.native);
         native = native || !checked.native.empty();
         preloads.push_back(merge_preloads(job.variable(context, "LD_PRELOAD"), checked.sanitizer, library));
@@ -366,14 +433,15 @@ void add_preload(const Settings &settings, Job &job, Command &command) {
     } else {
         command.arguments.clear();
         for (std::size_t i = 0; i < job.contexts.size(); ++i)
-            append_context(command.arguments, with_exports(job, job.contexts[i], preloads[i]));
+            append_context(command.arguments, with_preload(job, job.contexts[i], preloads[i]));
     }
 }
 
 Command make_command(const Settings &settings) {
     Command command;
-    Job job = read_job(settings.job);
+    if (settings.job.empty()) stop_usage("no program to start (there are no arguments): name one");
     command.launcher = choose_launcher(settings);
+    Job job = read_job(settings.job, kind_of(command.launcher.path));
     command.arguments = settings.job;
 
     // A libstorm.so exported to us by a job script is not for the launcher.
@@ -390,7 +458,10 @@ Command make_command(const Settings &settings) {
     if (!settings.profile.empty()) setenv("STORM_PROFILE", settings.profile.c_str(), 1);
     if (settings.advise && !settings.dry_run) {
         std::string why;
-        const std::string costs = measure_costs(command.launcher.path, choose_library(settings), why);
+        std::string costs;
+        if (const Kind kind = kind_of(command.launcher.path); kind == Kind::open_mpi)
+            costs = measure_costs(command.launcher.path, choose_library(settings), why);
+        else why = std::string("the measurement starts with Open MPI's mpirun only, not with ") + title(kind);
         if (costs.empty()) say("no estimate of the gain (" + why + "): the profile itself follows");
         else setenv("STORM_PROFILE_COSTS", costs.c_str(), 1);
     }

@@ -88,6 +88,16 @@ bool is_executable_file(const std::string &path) {
     return stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
+std::string find_executable(const std::string &name, bool (*passed_over)(const std::string &)) {
+    const auto taken = [&](const std::string &path) {
+        return is_executable_file(path) && (passed_over == nullptr || !passed_over(path));
+    };
+    if (name.find('/') != std::string::npos) return taken(name) ? name : "";
+    for (const auto &directory : split_words(environment("PATH").value_or("/usr/bin:/bin"), ":"))
+        if (const std::string path = directory + "/" + name; taken(path)) return path;
+    return {};
+}
+
 std::string_view base_name(std::string_view path) {
     const std::size_t slash = path.rfind('/');
     return slash == std::string_view::npos ? path : path.substr(slash + 1);

@@ -25,6 +25,10 @@ using Words = std::vector<std::string>;
 
 [[nodiscard]] bool exists(const std::string &path);
 [[nodiscard]] bool is_executable_file(const std::string &path);
+// A name without a slash is sought in PATH; "" when there is no such program. Those that
+// `passed_over` is true for are not taken.
+[[nodiscard]] std::string find_executable(const std::string &name,
+                                          bool (*passed_over)(const std::string &) = nullptr);
 [[nodiscard]] std::string_view base_name(std::string_view path);
 [[nodiscard]] std::string directory_of(const std::string &path);
 // Absolute, its directory free of links and doubled slashes, its last part as it is.

@@ -1,6 +1,8 @@
 ! The exchange of fortran_body.inc through mpif.h, in fixed form.
 ! run: ranks=2,3 timeout=60
 ! run: ranks=2 timeout=60 preload=libtool_counting_calls.so
+! run: ranks=2 timeout=60 preload=libtool_counting_fortran_calls.so
+! run: ranks=2 timeout=60 preload=libtool_counting_fortran_calls.so order=shim-first
       program fortran_mpifh
       implicit none
       include 'mpif.h'

@@ -1,6 +1,9 @@
 ! The exchange of fortran_body.inc through `use mpi`, in free form.
 ! run: ranks=2,3 timeout=60
 ! run: ranks=2 timeout=60 preload=libtool_counting_calls.so
+! run: ranks=2 timeout=60 preload=libtool_counting_fortran_calls.so
+! run: ranks=2 timeout=60 preload=libtool_counting_fortran_calls.so order=shim-first
+! run: ranks=2 timeout=60 program=fortran_use_mpi_with_tools
 program fortran_use_mpi
   use mpi
   implicit none

@@ -1,7 +1,10 @@
 // Seeded random traffic (sizes, tags, communicators, send modes, ways to receive
 // and to complete) against an oracle: every message once, in order, unharmed.
+// Another allocator preloaded changes nothing.
 // Arguments: seed=N (one seed instead of three), rounds=N.
 // run: ranks=2,3,4 timeout=120 long
+// run: ranks=2 timeout=60 args=rounds=10 preload=libjemalloc.so.2
+// run: ranks=2 timeout=60 args=rounds=10 preload=libjemalloc.so.2 order=shim-first
 #include <algorithm>
 #include <deque>
 #include <map>

@@ -1,9 +1,12 @@
-// A counting PMPI tool, preloaded before or after the shim or linked to the program
-// before or after MPI, counts what it counts natively.
+// A counting PMPI tool, preloaded before or after the shim, linked to the program
+// before or after MPI, or compiled into it, counts what it counts natively; also
+// one that goes on to the next MPI_X.
 // run: ranks=2,3 timeout=30 preload=libtool_counting_calls.so
 // run: ranks=2,3 timeout=30 preload=libtool_counting_calls.so order=shim-first
 // run: ranks=2 timeout=30 program=tool_linked_before_mpi
 // run: ranks=2 timeout=30 program=tool_linked_after_mpi
+// run: ranks=2 timeout=30 program=tool_within_program
+// run: ranks=2 timeout=30 preload=libtool_by_next_symbol.so
 #include "check.h"
 using namespace check;
 

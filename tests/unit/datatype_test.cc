@@ -12,7 +12,7 @@ namespace storm::unit {
 namespace {
 
 struct Types {
-    Types() : mpi(1, {}), types(std::make_unique<TypeCache>(mpi.real(0)))
+    Types() : mpi(1, {}), types(std::make_unique<TypeCache>(mpi.real(0), false))
     {
         types->set_private(mpi.private_comm(0));
         std::iota(reinterpret_cast<unsigned char*>(from), reinterpret_cast<unsigned char*>(from) + sizeof from, 1);

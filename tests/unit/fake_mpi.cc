@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <mutex>
 
 namespace storm::unit {
 namespace {
@@ -425,6 +426,19 @@ struct FakeCalls {
     }
 };
 
+// Ranks with threads call from all of them: the calls of a fake MPI exclude each other.
+std::recursive_mutex one_call;
+
+template <class Result, class... Args, class Tag>
+auto one_at_a_time(Result (*call)(Args...), Tag)
+{
+    static Result (*fake)(Args...) = call; // Tag makes it one function a call
+    return +[](Args... args) -> Result {
+        const std::lock_guard lock(one_call);
+        return fake(args...);
+    };
+}
+
 // ---- what stands behind them
 
 FakeMpi::FakeMpi(int ranks, const Options& options)
@@ -451,8 +465,8 @@ FakeMpi::FakeMpi(int ranks, const Options& options)
         real.datatype_null = as<std::remove_pointer_t<MPI_Datatype>>(&no_type_);
         real.byte = byte;
         real.int64 = int64;
-        real.progress = FakeCalls::progress;
-#define STORM_FAKE(name) real.name = FakeCalls::name;
+        real.progress = one_at_a_time(FakeCalls::progress, [] {});
+#define STORM_FAKE(name) real.name = one_at_a_time(FakeCalls::name, [] {});
         STORM_FAKE(Abort) STORM_FAKE(Comm_rank) STORM_FAKE(Comm_size) STORM_FAKE(Comm_test_inter)
         STORM_FAKE(Comm_get_name) STORM_FAKE(Comm_get_attr) STORM_FAKE(Comm_group)
         STORM_FAKE(Group_size) STORM_FAKE(Group_free) STORM_FAKE(Group_translate_ranks)

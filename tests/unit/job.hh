@@ -27,7 +27,7 @@ struct RankTest {
     static std::uint64_t buffered(const Rank& rank) { return rank.buffered_; }
     static std::size_t transfers(const Rank& rank) { return rank.transfers_; }
     static bool waiting(const Rank& rank) { return !rank.waiting_.empty(); }
-    static std::uint32_t users(const Comm& comm) { return comm.users; }
+    static std::uint32_t users(const Comm& comm) { return comm.users - 1; } // the handle is one
 };
 
 namespace unit {

@@ -66,16 +66,16 @@ void returned_request_is_given_again_as_new(Pool& f)
     Request* r = f.pool.take();
     const std::int32_t index = r->fortran_index;
     r->what = Request::What::send;
-    r->state = Request::State::complete;
-    r->freed = r->persistent = r->cancelled = true;
+    r->set(Request::State::complete);
+    r->persistent = r->cancelled = true;
     r->error = MPI_ERR_TRUNCATE;
     f.pool.give_back(r);
     Request* again = f.pool.take();
     assert_ptr_equal(again, r);
     assert_int_equal(again->fortran_index, index);
     assert_int_equal(again->what, Request::What::free);
-    assert_int_equal(again->state, Request::State::inactive);
-    assert_false(again->freed || again->persistent || again->cancelled);
+    assert_int_equal(again->state(), Request::State::inactive);
+    assert_false(again->persistent || again->cancelled);
     assert_int_equal(again->error, MPI_SUCCESS);
 }
 

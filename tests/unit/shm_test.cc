@@ -5,10 +5,12 @@
 
 #include <cstdlib>
 #include <dirent.h>
+#include <linux/mempolicy.h>
 #include <memory>
 #include <set>
 #include <stdexcept>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
@@ -258,6 +260,34 @@ void full_directory_is_refused_and_its_doorbell_is_silent(Slabs& f)
     assert_false(f.ends[2]->accept(f.found));
 }
 
+// Where the memory at an address is taken from; MPOL_DEFAULT: from the process that touches it.
+struct Policy {
+    int mode = MPOL_DEFAULT;
+    unsigned long nodes[16] = {};
+    bool read(const void* at)
+    {
+        return ::syscall(SYS_get_mempolicy, &mode, nodes, 8 * sizeof nodes, at, MPOL_F_ADDR) == 0;
+    }
+};
+
+void rings_are_taken_from_the_node_of_their_receiver(Slabs& f)
+{
+    Policy policy, grown;
+    if (!policy.read(&policy))
+        cmocka_skip(); // a kernel without NUMA
+    unsigned cpu = 0, node = 0;
+    assert_int_equal(::syscall(SYS_getcpu, &cpu, &node, nullptr), 0);
+    assert_int_equal(static_cast<int>(f.ends[0]->claim(1, f.ends[1]->address(), kBytes, f.lane, f.why)),
+                     static_cast<int>(Status::ok));
+    assert_true(policy.read(f.lane.base));
+    assert_int_equal(policy.mode, MPOL_PREFERRED);
+    assert_int_equal(policy.nodes[node / 64] >> node % 64, 1);
+    f.ends[0]->drop(1, f.lane);
+    assert_int_equal(static_cast<int>(f.ends[0]->grow(1, 8 * kBytes, f.lane, f.why)), static_cast<int>(Status::ok));
+    assert_true(grown.read(f.lane.base));
+    assert_int_equal(grown.mode, MPOL_PREFERRED);
+}
+
 } // namespace
 } // namespace storm::unit
 
@@ -270,6 +300,7 @@ int main(int argc, char** argv)
         UNIT(Slabs, slab_stays_away_from_low_descriptors),
         UNIT(Slabs, claim_leaves_no_descriptor_open),
         UNIT(Slabs, claim_is_one_memory_on_both_sides),
+        UNIT(Slabs, rings_are_taken_from_the_node_of_their_receiver),
         UNIT(Slabs, wrong_nonce_is_refused),
         UNIT(Slabs, wrong_host_is_refused),
         UNIT(Slabs, wrong_process_is_refused),
