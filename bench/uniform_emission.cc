@@ -199,8 +199,8 @@ int main(int argc, char** argv)
     line.add("emit-steps", &emitting);
     // Many looks, little to do between them; and the opposite. README.md says how much of
     // the time is spent in MPI.
-    line.setting("comm", {"--cells", "256", "--particles", "4000", "--emit-steps", "1", "--steps", "300", "--path", "0.5",
-                          "--receives", "8", "--poll", "1"});
+    line.setting("comm", {"--cells", "256", "--particles", "4000", "--emit-steps", "1", "--steps", "300", "--path",
+                          "0.5", "--receives", "8", "--poll", "1"});
     line.setting("compute", {"--particles", "20000", "--steps", "2", "--path", "8", "--poll", "10", "--work", "64"});
     line.parse(argc, argv);
     common.check();
