@@ -136,7 +136,7 @@ int main(int argc, char** argv)
     // Many looks, little to do between them; and the opposite. README.md says how much of
     // the time is spent in MPI.
     line.setting("comm", {"--cells", "256", "--particles", "2000", "--steps", "200", "--dt", "0.0003",
-                          "--receives", "24", "--batch", "48", "--poll", "1"});
+                          "--receives", "16", "--batch", "48", "--poll", "1"});
     line.setting("compute", {"--cells", "2048", "--particles", "20000", "--steps", "4", "--dt", "0.003", "--poll", "10",
                              "--work", "64"});
     line.parse(argc, argv);
