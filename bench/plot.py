@@ -89,7 +89,7 @@ def write_all(folder, figures, suite_cases):
     """Writes what there is to draw; the paths."""
     drawn = {}
     timed = [c for c in suite_cases if any(c["native"]["phases"].values())]
-    scaling = [c for c in timed if split_name(c["name"])[0] in ("weak", "strong", "scaled")]
+    scaling = [c for c in timed if split_name(c["name"])[0] in ("weak", "strong", "scaled", "ranks")]
     whole = [c for c in timed if c not in scaling]
     if whole:
         drawn["phases"] = bars(whole)
@@ -100,6 +100,16 @@ def write_all(folder, figures, suite_cases):
             for which in ("native", "shim"):
                 series.setdefault(f"{kind}, {which}", []).append((ranks, case[which]["seconds"]["median"]))
         drawn["scaling"] = curves("Time against ranks", "ranks", "s", series)
+    figures = figures + [cost for case in suite_cases for cost in case["costs"]]
+    for kind in ("posted", "reversed", "unexpected", "test", "neighbours"):
+        series = {}
+        for figure in figures:
+            name, count = split_name(figure["name"])
+            if name == kind and count:
+                for which in ("native", "shim"):
+                    series.setdefault(which, []).append((count, figure[which]))
+        if len(series.get("shim", ())) > 1:
+            drawn["growth-" + kind] = curves(f"{kind}: cost against count", "count", "ns", series)
     for kind, unit in (("latency", "ns"), ("fresh_latency", "ns"), ("rate", "M/s"), ("fresh_rate", "M/s"),
                        ("bidir", "M/s")):
         series = {}

@@ -39,10 +39,13 @@ def read(path):
 
 
 def read_output(stdout):
-    """(result lines, seconds or None, {phase: percent})"""
-    result, seconds, phases = [], None, {}
+    """(result lines, seconds or None, {phase: percent}, {(mode, count): (value, unit)})"""
+    result, seconds, phases, costs = [], None, {}, {}
     for line in stdout.splitlines():
-        if not line.startswith("time:"):
+        field = line.split()
+        if len(field) == 6 and field[4] == "best": # a line of the micro benchmarks
+            costs[field[0], int(field[1])] = (float(field[2]), field[3])
+        elif not line.startswith("time:"):
             result.append(line)
         elif match := re.match(r"time: ([\d.]+) s", line):
             seconds = float(match.group(1))
@@ -51,7 +54,7 @@ def read_output(stdout):
                       if name in PHASES}
     if "balance BROKEN" in result:
         raise cases.Failed("energy or number is not conserved:\n" + stdout)
-    return result, seconds, phases
+    return result, seconds, phases, costs
 
 
 def spread(values):
@@ -67,20 +70,24 @@ def run_case(jobs, case, pairs, native_only):
             command = [jobs.program(case.command[0])] + case.command[1:]
             stdout, _, took = jobs.job(case.ranks, command, which == "shim" and not native_only,
                                        more=shlex.split(case.mpirun))
-            result, seconds, phases = read_output(stdout)
+            result, seconds, phases, costs = read_output(stdout)
             expected = expected or result
             different = cases.difference(expected, result)
             if different:
                 raise cases.Failed(f"results differ ({which}, pair {number + 1}): {different}")
             seconds = took if seconds is None else seconds
             in_progress = seconds * sum(phases.get(p, 0) for p in PROGRESS) / 100
-            runs[which].append((seconds, in_progress, phases))
+            runs[which].append((seconds, in_progress, phases, costs))
     figure = {"name": case.name, "ranks": case.ranks, "command": " ".join(case.command), "pairs": pairs}
     for which, found in runs.items():
         figure[which] = {"seconds": spread([f[0] for f in found]), "progress": spread([f[1] for f in found]),
                          "phases": {p: cases.median([f[2].get(p, 0) for f in found]) for p in PHASES},
                          "all_seconds": [f[0] for f in found]}
     figure["speedup"] = spread([n[0] / s[0] for n, s in zip(runs["native"], runs["shim"])])
+    figure["costs"] = [
+        {"name": f"{mode} {count}", "unit": unit, **{which: cases.median([f[3][mode, count][0] for f in found])
+                                                     for which, found in runs.items()}}
+        for (mode, count), (_, unit) in runs["native"][0][3].items()]
     if all(f[1] > 0 for found in runs.values() for f in found):
         figure["progress_ratio"] = spread([n[1] / s[1] for n, s in zip(runs["native"], runs["shim"])])
     return figure
@@ -105,6 +112,11 @@ def judge(case, figure, others):
 
 
 def show(case, figure):
+    for cost in figure["costs"]:
+        print(f"{cost['name']:<20} {case.ranks} {cost['native']:>12.4g} {cost['shim']:>12.4g} {cost['unit']:<4} "
+              f"{cost['shim'] / cost['native']:>7.3f}", flush=True)
+    if figure["costs"]:
+        return
     native, shim, speedup = figure["native"]["seconds"], figure["shim"]["seconds"], figure["speedup"]
     print(f"{case.name:<20} {case.ranks} {native['median']:>8.3f} [{native['min']:.3f} .. {native['max']:.3f}] "
           f"{shim['median']:>8.3f} [{shim['min']:.3f} .. {shim['max']:.3f}] {speedup['median']:>6.2f} "
