@@ -6,12 +6,20 @@ from html import escape
 
 COLOURS = {"track": "#4c78a8", "pack": "#9ecae9", "send": "#f58518", "poll": "#e45756", "idle": "#bab0ac",
            "terminate": "#b279a2", "other": "#dddddd"}
-LINES = ("#4c78a8", "#e45756", "#54a24b", "#b279a2", "#f58518", "#72b7b2")
+LINES = ("#4c78a8", "#e45756", "#54a24b", "#b279a2", "#f58518", "#72b7b2", "#9d755d", "#8c8c8c")
 WIDTH = 720
 
 
 def text(x, y, words, anchor="start", size=12):
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}">{escape(str(words))}</text>'
+
+
+def short(number):
+    """4194304 -> 4M"""
+    for unit, letter in ((1 << 20, "M"), (1 << 10, "K")):
+        if number >= unit and number % unit == 0:
+            return f"{number // unit:g}{letter}"
+    return f"{number:g}"
 
 
 def page(height, parts):
@@ -67,7 +75,7 @@ def curves(title, x_name, y_name, series):
         parts.append(text(left - 6, y + 4, f"{10.0 ** decade:g}", "end", 10))
     for x in sorted({p[0] for p in points}):
         at, _ = place(x, 10.0 ** y0)
-        parts.append(text(at, bottom + 16, f"{x:g}", "middle", 9))
+        parts.append(text(at, bottom + 16, short(x), "middle", 9))
     for i, (name, line) in enumerate(series.items()):
         colour = LINES[i % len(LINES)]
         spots = [place(*p) for p in sorted(line) if p[0] > 0 and p[1] > 0]
