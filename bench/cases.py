@@ -34,8 +34,9 @@ class Jobs:
             raise Failed(f"{path} is missing: build it first (meson compile -C {self.build})")
         return str(path)
 
-    def job(self, ranks, command, shim, summary=False):
-        """Runs `command` on `ranks` ranks; (stdout, stderr, seconds)."""
+    def job(self, ranks, command, shim, summary=False, more=()):
+        """Runs `command` on `ranks` ranks; (stdout, stderr, seconds). `more`: words for the
+        launcher."""
         launcher = [str(self.stormrun) if shim else "mpirun"]
         if os.geteuid() == 0:
             launcher.append("--allow-run-as-root")
@@ -43,7 +44,7 @@ class Jobs:
         environment.pop("STORM_REPORT", None)
         if summary:
             environment["STORM_REPORT"] = "summary"
-        return self.plain(launcher + placement(ranks) + ["-n", str(ranks)] + command,
+        return self.plain(launcher + placement(ranks) + list(more) + ["-n", str(ranks)] + command,
                           environment)
 
     def plain(self, command, environment=None):

@@ -36,6 +36,7 @@
 
 #include "photon_clock.hh"
 #include "photon_options.hh"
+#include "transport/random.hh"
 
 namespace photon {
 namespace {
@@ -64,21 +65,12 @@ struct Photon {
 };
 static_assert(sizeof(Photon) == 96);
 
-std::uint64_t mix(std::uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31);
-}
+using transport::mix;
+using transport::unit;
 
 std::uint64_t draw_bits(Photon& p)
 {
     return mix(p.key + ++p.drawn * 0x9e3779b97f4a7c15U);
-}
-
-double unit(std::uint64_t bits) // in (0, 1)
-{
-    return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
 }
 
 void draw_direction(Photon& p)

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * storm.h - what a program may ask of libstorm.so when it is preloaded. Look the
- * functions up with dlsym(RTLD_DEFAULT, ...), or declare them weak, so that the
- * program also runs without the shim.
+ * storm.h - what a program may ask of libstorm.so when it is preloaded, and the direct
+ * interface for programs that may change a few lines: particle channels.
+ *
+ * storm_version, storm_routed and the regions are in libstorm.so alone: look them up
+ * with dlsym(RTLD_DEFAULT, ...), or declare them weak, so that the program also runs
+ * without the shim. The channels are in libstorm-direct.a, which is linked to the program and
+ * calls MPI as the program itself does: with the shim its messages go through rings,
+ * without it by plain MPI. storm.h(3) describes them.
  */
 #ifndef STORM_H
 #define STORM_H
+
+#include <mpi.h>
+
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,6 +35,42 @@ int storm_routed(void);
  * MPI_Pcontrol. */
 int storm_region_begin(const char *name);
 int storm_region_end(const char *name);
+
+/* ---- particle channels
+ *
+ * All return MPI_SUCCESS or an MPI error code. A channel belongs to one thread at a time.
+ */
+typedef struct storm_channel storm_channel;
+
+/* Opens a channel among the ranks of `comm` for records of `record_bytes` bytes, of which
+ * up to `batch` go in one message (0: 64). Collective, the same arguments on all ranks.
+ * On failure *channel is null. */
+int storm_channel_open(MPI_Comm comm, size_t record_bytes, int batch, storm_channel **channel);
+
+/* The same for Fortran: `comm` is a Fortran handle. */
+int storm_channel_open_fortran(MPI_Fint comm, size_t record_bytes, int batch, storm_channel **channel);
+
+/* Copies one record towards `rank`. It leaves when its batch is full, at a flush, or when
+ * an idle rank asks storm_channel_terminate. Never waits for the receiver to poll. */
+int storm_channel_push(storm_channel *channel, int rank, const void *record);
+
+/* Batches that are not full leave now. */
+int storm_channel_flush(storm_channel *channel);
+
+/* The next batch that has arrived: *count records at *records, from rank *source (may be
+ * null). *count is 0 when there is none. The records stay valid until the next call of
+ * poll or close. */
+int storm_channel_poll(storm_channel *channel, const void **records, int *count, int *source);
+
+/* Looks for the end of a step. `idle`: this rank has nothing left to do for it but what
+ * may still arrive. Call it again and again, with polls between, until *over is 1: then
+ * it is 1 on all ranks, all ranks were idle, every record pushed was polled, and the
+ * channel is ready for the next step. */
+int storm_channel_terminate(storm_channel *channel, int idle, int *over);
+
+/* Ends the channel and makes *channel null. Collective; nothing may be under way: after
+ * storm_channel_terminate, with nothing pushed since. */
+int storm_channel_close(storm_channel **channel);
 
 #ifdef __cplusplus
 }
