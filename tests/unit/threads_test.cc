@@ -63,6 +63,8 @@ struct Threads {
             setup.threaded = true;
             setup.private_comm = mpi.private_comm(i);
             setup.address_of = [this](int peer, std::string&) { return backends[peer]->address(); };
+            setup.asked = &asked[i];
+            setup.answer = [this](const RankReport&) { ++answers; };
             ranks[i] = std::make_unique<Rank>(setup);
             world[i] = ranks[i]->find(mpi.real(i).comm_world);
         }
@@ -114,7 +116,8 @@ struct Threads {
     std::unique_ptr<Backend> backends[2];
     std::unique_ptr<Rank> ranks[2];
     Comm* world[2] = {};
-    std::atomic<int> wrong{0}, ended{0};
+    std::atomic<bool> asked[2] = {};
+    std::atomic<int> wrong{0}, ended{0}, answers{0};
     char first[100] = "";
 };
 
@@ -288,6 +291,39 @@ void freed_requests_end_by_themselves(Threads<over>& f)
     });
 }
 
+// Reports, regions, names and answers to signals, while messages move.
+template <Over over>
+void what_is_told_meanwhile_loses_no_message(Threads<over>& f)
+{
+    f.run([&f](int i, int t) {
+        Rank& rank = *f.ranks[i];
+        for (int round = 0; round < kRounds; ++round) {
+            const std::size_t n = words_of(round + t);
+            std::vector<unsigned> out(n, static_cast<unsigned>(round)), in(n, 0);
+            MPI_Request requests[2] = {f.irecv(i, in, 1 - i, t, *f.world[i]), f.isend(i, out, t, *f.world[i])};
+            if (round % 5 == 0 && t == 0)
+                f.expect(rank.report(true).rank == i, "another rank's report");
+            if (round % 5 == 1 && t == 1)
+                f.expect(rank.begin_region("five") && rank.in_region("five"), "the region does not begin");
+            if (round % 5 == 4 && t == 1)
+                f.expect(rank.end_region("five"), "the region does not end");
+            if (round % 5 == 2 && t == 2)
+                rank.rename(*f.world[i], round % 2 == 0 ? "even" : "a longer name of an odd round");
+            if (round % 5 == 3 && t == 3)
+                f.asked[i] = true;
+            f.expect(rank.waitall(2, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS && in == out, "other bytes");
+        }
+    });
+    for (auto& rank : f.ranks) {
+        const RankReport told = rank->report(true);
+        assert_int_equal(told.counters.ring_messages + told.counters.native_messages, kThreads * kRounds);
+        assert_int_equal(told.pairs.front().ring_messages, told.counters.ring_messages);
+        assert_int_equal(told.regions.front().entries, kRounds / 5);
+        assert_true(told.waits.empty());
+    }
+    assert_true(f.answers > 0);
+}
+
 } // namespace
 } // namespace storm::unit
 
@@ -305,6 +341,7 @@ int main(int argc, char** argv)
         IN_THREADS(cancelled_receives_take_no_message),
         IN_THREADS(communicators_come_and_go_in_threads),
         IN_THREADS(freed_requests_end_by_themselves),
+        IN_THREADS(what_is_told_meanwhile_loses_no_message),
     };
     return run_all(tests, argc, argv);
 }
