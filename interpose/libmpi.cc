@@ -161,37 +161,26 @@ bool known_build(std::string& why)
 
 namespace {
 
-// One control variable of the real MPI, through its tools interface, as a number.
-bool read_number(const char* name, std::uint64_t& value)
+// The place of a variable of a transport that MPI_Init has loaded. The tools interface
+// would load all others too, with all their libraries.
+bool read_size(const char* name, std::uint64_t& value)
 {
-    const RealMpi& real = process.real;
-    int index = 0, count = 0, scope = 0;
-    MPI_Datatype type = nullptr;
-    MPI_T_cvar_handle handle = nullptr;
-    if (real.T_cvar_get_index(name, &index) != MPI_SUCCESS ||
-        real.T_cvar_get_info(index, nullptr, nullptr, nullptr, &type, nullptr, nullptr, nullptr, nullptr, &scope) !=
-            MPI_SUCCESS)
+    int (*find)(const char*, int*) = nullptr;
+    int (*get)(int, void*, void*, void*) = nullptr;
+    int index = -1;
+    const std::size_t* place = nullptr;
+    if (!resolve(find, "mca_base_var_find_by_name") || !resolve(get, "mca_base_var_get_value") ||
+        find(name, &index) != 0 || get(index, &place, nullptr, nullptr) != 0 || place == nullptr)
         return false;
-    int size = 0;
-    if (real.Type_size(type, &size) != MPI_SUCCESS || size > 8 ||
-        real.T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS)
-        return false;
-    std::uint64_t read = 0; // its low bytes, on the machines we build for
-    const bool good = count == 1 && real.T_cvar_read(handle, &read) == MPI_SUCCESS;
-    real.T_cvar_handle_free(&handle);
-    value = read;
-    return good;
+    value = *place;
+    return true;
 }
 
 } // namespace
 
 std::uint64_t eager_limit(bool one_node, std::string& from)
 {
-    const RealMpi& real = process.real;
-    int provided = 0;
     std::uint64_t largest = 0;
-    if (real.T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS)
-        return 0;
     // a transport that is not loaded has no variable
     static constexpr const char* kOnNode[] = {"btl_vader_eager_limit", "btl_sm_eager_limit"};
     static constexpr const char* kBetween[] = {"btl_tcp_eager_limit", "btl_openib_eager_limit",
@@ -199,7 +188,7 @@ std::uint64_t eager_limit(bool one_node, std::string& from)
                                                "btl_ugni_eager_limit"};
     const auto look = [&](const char* name) {
         std::uint64_t value = 0;
-        if (read_number(name, value) && value > largest) {
+        if (read_size(name, value) && value > largest) {
             largest = value;
             from = name;
         }
@@ -209,7 +198,6 @@ std::uint64_t eager_limit(bool one_node, std::string& from)
     for (const char* name : kBetween)
         if (!one_node)
             look(name);
-    real.T_finalize();
     return largest;
 }
 

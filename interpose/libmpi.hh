@@ -14,11 +14,10 @@ void unregister_progress(int (*callback)());
 // After MPI_Init: this build keeps what we rely on where we expect it.
 bool known_build(std::string& why);
 
-// The largest message that the real MPI sends without waiting for its receiver, by its
-// own variables, and which of them said so; 0 when none is known.
+// The largest message that the real MPI sends without waiting for its receiver, by a
+// variable of a transport that it has loaded, and which one that is; 0 when none is known.
 std::uint64_t eager_limit(bool one_node, std::string& from);
 
-// Ranks of this job on this node, from the launcher's environment; 1 when unknown.
 // What the launcher's environment tells: ranks of this job, those on this node, and which
 // of these this one is.
 constexpr const char* kWorldSize = "OMPI_COMM_WORLD_SIZE";

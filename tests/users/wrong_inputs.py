@@ -88,7 +88,7 @@ launch("a_program_that_does_not_exist", "program ./photosn cannot be run (there 
        "-n", "2", "./photosn")
 launch("a_launcher_that_does_not_exist", "launcher /nowhere/mpirun cannot be run (named by --launcher",
        "--launcher", "/nowhere/mpirun", "-n", "2", "{root}/traffic")
-launch("no_launcher_at_all", "no launcher found (neither mpirun nor mpiexec is in PATH)", "-n", "2",
+launch("no_launcher_at_all", "no launcher found (mpirun, mpiexec and srun are not in PATH)", "-n", "2",
        "{root}/traffic", env={"PATH": "/nowhere"})
 launch("a_library_that_does_not_exist", "libstorm.so not found (searched: /nowhere/libstorm.so)",
        "--lib", "/nowhere/libstorm.so", "-n", "2", "{root}/traffic")
