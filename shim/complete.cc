@@ -474,7 +474,7 @@ void Rank::free_request(MPI_Request* request)
     Request::State expected = Request::State::active;
     if (!std::atomic_ref(r.phase).compare_exchange_strong(expected, Request::State::abandoned,
                                                           std::memory_order_acq_rel))
-        release(r);
+        end_unseen(r);
 }
 
 void Rank::cancel(Request& r)

@@ -32,6 +32,7 @@ void Rank::Idle::step()
     const std::uint64_t now = clock.ticks();
     if (yielding_since_ == 0)
         yielding_since_ = now;
+    set_word(rank_.until_turn_, 1); // looks are far apart now: the real MPI has its turn at each
     if (now - yielding_since_ < kYieldFor_us * clock.ticks_per_us())
         clock.yield();
     else
@@ -42,7 +43,7 @@ void Rank::Idle::step()
 
 bool Rank::poll(bool may_turn)
 {
-    bool moved = false;
+    bool moved = look_for_lanes(); // first: this look sees the first record of a new ring
     // acquire: pairs with the release in accept_lanes
     const std::size_t rings = std::atomic_ref(inbound_count_).load(std::memory_order_acquire);
     for (std::size_t i = 0; i < rings; ++i) {
@@ -54,7 +55,6 @@ bool Rank::poll(bool may_turn)
             in.word = in.channel->in.word();
         }
     }
-    moved = look_for_lanes() || moved;
     if (threaded_ ? any_waiting() : !waiting_.empty()) [[unlikely]]
         moved = push_all_pending(false) || moved;
     send_acks();
@@ -120,8 +120,8 @@ bool Rank::turn()
         if (glance_at(transfers_) != 0) {
             moved = test_native();
             moved = advance_duplicates() || moved;
-            if (--until_carry_ <= 0) {
-                until_carry_ = 8;
+            if (adjust(until_carry_, -1, threaded_) <= 0) {
+                set_word(until_carry_, 8);
                 moved = test_carry() || moved;
             }
         } else if (carry_request_ != nullptr) {
@@ -150,7 +150,7 @@ void Rank::track(MPI_Request native, NativeOp op)
         op.owned_bytes = 0;
         return native_done(op, MPI_SUCCESS);
     }
-    adjust(carried_bytes_, op.owned_bytes, threaded_);
+    adjust(op.buffered ? buffered_native_ : carried_bytes_, op.owned_bytes, threaded_);
     {
         const Hold tables(tables_, threaded_);
         native_inbox_.emplace_back(native, op);
@@ -212,7 +212,7 @@ void Rank::native_done(NativeOp& op, int error)
     if (op.message != nullptr)
         return pulled(*op.message, error);
     if (op.request == nullptr) {
-        adjust(carried_bytes_, std::uint64_t{0} - op.owned_bytes, threaded_);
+        adjust(op.buffered ? buffered_native_ : carried_bytes_, std::uint64_t{0} - op.owned_bytes, threaded_);
         std::free(op.owned);
         return;
     }
@@ -232,8 +232,19 @@ void Rank::native_done(NativeOp& op, int error)
 void Rank::post_carry_receive()
 {
     carry_buffer_.resize(kCarryBytes);
-    real_.Irecv(carry_buffer_.data(), static_cast<int>(kCarryBytes), real_.byte, MPI_ANY_SOURCE,
-                kCarryTag, setup_.private_comm, &carry_request_);
+    const int rc = real_.Irecv(carry_buffer_.data(), static_cast<int>(kCarryBytes), real_.byte,
+                               MPI_ANY_SOURCE, kCarryTag, setup_.private_comm, &carry_request_);
+    if (rc != MPI_SUCCESS)
+        cut_off(setup_.world_rank, rc);
+}
+
+// The real MPI does not carry a record, and there is no other way left.
+void Rank::cut_off(int peer, int error)
+{
+    setup_.log->error("the real MPI carries nothing between ranks %d and %d (error class %d): the job "
+                      "ends rather than lose messages",
+                      setup_.world_rank, peer, error);
+    real_.Abort(real_.comm_world, 1);
 }
 
 bool Rank::test_carry()

@@ -278,7 +278,7 @@ private:
     void send_self(Request& request, std::uint64_t bytes);
     std::int32_t announce_native(Request& request, Source& source, std::uint64_t bytes);
     std::int32_t native_tag_after(std::uint32_t number) const;
-    void post_native(Request& request, int world, int native_tag, std::uint64_t bytes);
+    int post_native(Request& request, int world, int native_tag, std::uint64_t bytes);
     void copy(std::byte* to, const std::byte* from, std::uint64_t bytes);
     bool rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const;
     void connect(Channel& channel);
@@ -298,6 +298,7 @@ private:
     bool all_placed();
     void finish_part(Request& request, std::uint8_t part);
     void finish(Request& request);
+    void end_unseen(Request& request);
 
     // receiving (receive.cc)
     bool drain(Channel& channel);
@@ -374,6 +375,7 @@ private:
         std::byte* owned = nullptr;   // freed at the end
         std::uint64_t owned_bytes = 0;
         Message* message = nullptr;   // whose bytes it brings
+        bool buffered = false;        // a buffered send's copy: nobody waits for it
     };
     void track(MPI_Request native, NativeOp op);
     void take_tracked();
@@ -381,6 +383,7 @@ private:
     bool test_native();
     void native_done(NativeOp& op, int error);
     void post_carry_receive();
+    void cut_off(int peer, int error);
     bool test_carry();
 
     void answer() // at a turn or inside the real MPI: no lock is waited for that is held over its calls
@@ -480,7 +483,8 @@ private:
     std::uint64_t backlog_ = 0;      // messages that arrived and are not received
     std::uint64_t backlog_peak_ = 0; // since there were none
     std::uint32_t self_tag_ = 0;
-    std::uint64_t carried_bytes_ = 0; // of carried records that the real MPI still reads
+    std::uint64_t carried_bytes_ = 0; // of our copies that the real MPI still reads
+    std::uint64_t buffered_native_ = 0; // the same for buffered sends, which nobody waits for
     std::uint64_t buffered_ = 0; // bytes of our copies of sends that wait for room
     std::uint64_t attached_ = 0;
     std::uint64_t turn_ticks_ = 0;

@@ -290,14 +290,18 @@ void Rank::receive_native(Request& r, Source& s, int native_tag, std::uint64_t t
         // The real MPI may write past a buffer that is too small (seen with 4.1.4 over
         // shared memory), so a truncated payload goes through a buffer of ours.
         auto* whole = static_cast<std::byte*>(std::malloc(total));
-        real_.Irecv(whole, static_cast<int>(total), real_.byte, s.world, native_tag,
-                    setup_.private_comm, &native);
-        track(native, {&r, whole, 0});
-        return;
+        const int rc = real_.Irecv(whole, static_cast<int>(total), real_.byte, s.world, native_tag,
+                                   setup_.private_comm, &native);
+        if (rc == MPI_SUCCESS)
+            return track(native, {&r, whole, 0});
+        std::free(whole);
+        return finish_receive(r, s.rank, r.from_tag, total, rc);
     }
-    real_.Irecv(r.buffer, r.count, r.type->handle, s.world, native_tag, setup_.private_comm,
-                &native);
-    track(native, {&r, nullptr, 0});
+    const int rc = real_.Irecv(r.buffer, r.count, r.type->handle, s.world, native_tag,
+                               setup_.private_comm, &native);
+    if (rc == MPI_SUCCESS)
+        return track(native, {&r, nullptr, 0});
+    finish_receive(r, s.rank, r.from_tag, total, rc);
 }
 
 Message* Rank::new_message(Source& s, int tag, std::uint64_t total, bool keep_bytes)
@@ -519,11 +523,14 @@ void Rank::on_native(Source& s, int tag, const NativePrefix& prefix)
 void Rank::pull(Message& m)
 {
     MPI_Request native;
+    int rc;
     {
         const InReal in(*this);
-        real_.Irecv(m.bytes, static_cast<int>(m.total), real_.byte, m.source->world, m.native_tag,
-                    setup_.private_comm, &native);
+        rc = real_.Irecv(m.bytes, static_cast<int>(m.total), real_.byte, m.source->world, m.native_tag,
+                         setup_.private_comm, &native);
     }
+    if (rc != MPI_SUCCESS)
+        return pulled(m, rc);
     track(native, {.message = &m});
 }
 

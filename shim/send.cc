@@ -157,7 +157,8 @@ void Rank::start_send(Request& r, bool blocking)
     if (!rides(*r.comm, r.tag, bytes, r.buffer) || (carried && bytes > kCarriedMax)) {
         const std::int32_t native_tag = announce_native(r, s, bytes);
         out.release();
-        return post_native(r, s.world, native_tag, bytes);
+        post_native(r, s.world, native_tag, bytes);
+        return;
     }
     Outgoing o;
     o.flags = r.mode == Mode::synchronous ? kSynchronous : std::uint8_t{0};
@@ -225,13 +226,21 @@ void Rank::finish(Request& r)
         // acq_rel: pairs with Request::state(), and with free_request
         if (std::atomic_ref(r.phase).exchange(Request::State::complete, std::memory_order_acq_rel) ==
             Request::State::abandoned)
-            release(r);
+            end_unseen(r);
         return;
     }
     const bool abandoned = r.phase == Request::State::abandoned;
     r.phase = Request::State::complete;
     if (abandoned)
-        release(r);
+        end_unseen(r);
+}
+
+// Nobody will be told of its error, so the job is: its message is lost.
+void Rank::end_unseen(Request& r)
+{
+    if (r.what == Request::What::send && r.error != MPI_SUCCESS)
+        cut_off(source(*r.comm, r.rank).world, r.error);
+    release(r);
 }
 
 // The last byte of a pending message has left.
@@ -254,8 +263,9 @@ void Rank::send_self(Request& r, std::uint64_t bytes)
     if (bytes > settings_.eager_max || (setup_.device_pointer != nullptr && setup_.device_pointer(r.buffer))) {
         const std::int32_t native_tag = native_tag_after(adjust(self_tag_, 1, threaded_));
         const int tag = r.tag;
-        post_native(r, setup_.world_rank, native_tag, bytes);
-        return on_native(s, tag, {bytes, native_tag, synchronous ? kSynchronous : 0u});
+        if (post_native(r, setup_.world_rank, native_tag, bytes) == MPI_SUCCESS)
+            on_native(s, tag, {bytes, native_tag, synchronous ? kSynchronous : 0u});
+        return; // no envelope without its payload
     }
     Request* posted;
     {
@@ -304,8 +314,10 @@ std::int32_t Rank::announce_native(Request& r, Source& s, std::uint64_t bytes)
     return native_tag;
 }
 
-void Rank::post_native(Request& r, int world, int native_tag, std::uint64_t bytes)
+// Returns the real MPI's answer; the request may be gone by then.
+int Rank::post_native(Request& r, int world, int native_tag, std::uint64_t bytes)
 {
+    int error;
     r.awaits = Request::kCopy; // the payload's own synchronous send tells
     MPI_Request native;
     const bool small = bytes <= small_ && glance_at(carried_bytes_) + bytes <= settings_.send_buffer &&
@@ -316,23 +328,29 @@ void Rank::post_native(Request& r, int world, int native_tag, std::uint64_t byte
         types_.pack(*r.type, r.buffer, r.count, copy);
         {
             const InReal in(*this);
-            r.error = real_.Isend(copy, static_cast<int>(bytes), real_.byte, world, native_tag,
-                                  setup_.private_comm, &native);
+            error = real_.Isend(copy, static_cast<int>(bytes), real_.byte, world, native_tag,
+                                setup_.private_comm, &native);
         }
-        if (r.error == MPI_SUCCESS)
-            track(native, {nullptr, copy, bytes});
+        if (error == MPI_SUCCESS)
+            track(native, {.owned = copy, .owned_bytes = bytes, .buffered = r.mode == Mode::buffered});
         else
             std::free(copy);
-        return finish_part(r, Request::kCopy);
+        r.error = error;
+        finish_part(r, Request::kCopy);
+        return error;
     }
     const auto post = r.mode == Mode::synchronous ? real_.Issend : real_.Isend;
     {
         const InReal in(*this);
-        r.error = post(r.buffer, r.count, r.type->handle, world, native_tag, setup_.private_comm, &native);
+        error = post(r.buffer, r.count, r.type->handle, world, native_tag, setup_.private_comm, &native);
     }
-    if (r.error != MPI_SUCCESS)
-        return finish_part(r, Request::kCopy);
-    track(native, {&r, nullptr, 0});
+    if (error == MPI_SUCCESS) {
+        track(native, {.request = &r});
+        return error;
+    }
+    r.error = error;
+    finish_part(r, Request::kCopy);
+    return error;
 }
 
 // ---- channels
@@ -536,8 +554,10 @@ void Rank::carry(Channel& ch, Outgoing& o)
     const InReal in(*this);
     MPI_Request native;
     const auto length = sizeof header + payload;
-    real_.Isend(bytes, static_cast<int>(length), real_.byte, ch.peer, kCarryTag,
-                setup_.private_comm, &native);
+    const int rc = real_.Isend(bytes, static_cast<int>(length), real_.byte, ch.peer, kCarryTag,
+                               setup_.private_comm, &native);
+    if (rc != MPI_SUCCESS)
+        cut_off(ch.peer, rc);
     track(native, {nullptr, bytes, length});
 }
 
@@ -593,6 +613,10 @@ bool Rank::push_all_pending(bool placing)
 
 void Rank::place_sends(bool may_wait)
 {
+    // The first look behind a collective gives the real MPI its turn: carried records that
+    // were sent before it are there.
+    set_word(until_turn_, 1);
+    set_word(until_carry_, 1);
     if (!threaded_ && direct_ && waiting_.empty()) [[likely]]
         return;
     push_all_pending(true);
@@ -610,7 +634,7 @@ bool Rank::all_placed()
 
 void Rank::drain_buffered()
 {
-    wait_until([&] { return !any_waiting() && glance_at(carried_bytes_) == 0; });
+    wait_until([&] { return !any_waiting() && glance_at(carried_bytes_) + glance_at(buffered_native_) == 0; });
 }
 
 } // namespace storm
