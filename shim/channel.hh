@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <type_traits>
 #include <vector>
 
 namespace storm {
@@ -48,6 +49,12 @@ public:
     bool grow_refused = false;
     bool waiting = false; // in the rank's list of channels with pending records (a leaf's)
     RingWriter out;
+    // Under out_lock; a report from inside the real MPI may look at it without.
+    template <class Number>
+    static void count(Number& number, std::type_identity_t<Number> by = 1)
+    {
+        set_word(number, number + by);
+    }
     // What was sent to the peer; the fast path counts in the first two only.
     std::uint64_t at_once = 0; // messages of the fast path
     std::uint64_t ring_bytes = 0;

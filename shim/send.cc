@@ -127,8 +127,8 @@ bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo
     ch->out.warm(bytes);
     if (!direct_) [[unlikely]]
         publish(*ch);
-    ++ch->at_once;
-    ch->ring_bytes += bytes;
+    Channel::count(ch->at_once);
+    Channel::count(ch->ring_bytes, bytes);
     return true;
 }
 
@@ -176,13 +176,13 @@ void Rank::start_send(Request& r, bool blocking)
         o.owned = true;
     }
     if (carried) {
-        ++ch.native_messages;
-        ch.native_bytes += bytes;
+        Channel::count(ch.native_messages);
+        Channel::count(ch.native_bytes, bytes);
         carry(ch, o);
         return sent(o);
     }
-    ++ch.ring_messages;
-    ch.ring_bytes += bytes;
+    Channel::count(ch.ring_messages);
+    Channel::count(ch.ring_bytes, bytes);
     tally(counters_.eligible_in_ring, eligible ? 1 : 0);
     if (ch.pending.empty() && push(ch, o))
         return sent(o);
@@ -306,8 +306,8 @@ std::int32_t Rank::native_tag_after(std::uint32_t number) const
 std::int32_t Rank::announce_native(Request& r, Source& s, std::uint64_t bytes)
 {
     Channel& ch = *s.channel;
-    ++ch.native_messages;
-    ch.native_bytes += bytes;
+    Channel::count(ch.native_messages);
+    Channel::count(ch.native_bytes, bytes);
     const std::int32_t native_tag = native_tag_after(ch.next_native_tag++);
     const NativePrefix prefix{bytes, native_tag, r.mode == Mode::synchronous ? kSynchronous : 0u};
     control(ch, Kind::native, r.tag, r.comm->index, &prefix, sizeof prefix);
@@ -365,11 +365,11 @@ void Rank::connect(Channel& ch)
         if (!address.empty() &&
             backend_->claim(ch.peer, address, settings_.ring_min, lane, why) == Status::ok) {
             ch.out = RingWriter(lane);
-            ch.path = Channel::Path::ring;
+            set_word(ch.path, Channel::Path::ring);
             return;
         }
     }
-    ch.path = Channel::Path::carried;
+    set_word(ch.path, Channel::Path::carried);
     setup_.log->info("messages to rank %d are carried by the real MPI (%s)", ch.peer, why.c_str());
     const Hold tables(tables_, threaded_);
     carried_why_[ch.peer] = why;
@@ -517,14 +517,14 @@ bool Rank::make_room(Channel& ch)
     ch.out.commit(Kind::grow, 0, sizeof prefix, 0, 0);
     if (!direct_)
         publish(ch);
-    ch.high_water = std::max(ch.high_water, ch.out.high_water());
+    set_word(ch.high_water, std::max(ch.high_water, ch.out.high_water()));
     {
         const Hold again(backend_lock_, threaded_);
         backend_->drop(ch.peer, ch.out.lane());
     }
     ch.out = RingWriter(lane);
     ch.announced = 0;
-    ++ch.growths;
+    Channel::count(ch.growths);
     tally(counters_.growths);
     return true;
 }
