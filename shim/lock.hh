@@ -3,10 +3,11 @@
 //
 // Order: Channel::in_lock or out_lock, then Comm::lock, then one of the leaves (the
 // rank's tables, pool, types, backend). No two of one level, none twice. A look at
-// everything (Rank::poll) only tries in_lock, out_lock and the native operations'
-// lock: whoever has it does the work. The real MPI is called with at most one of those
-// three held, never with Comm::lock or a leaf, and the call back from its progress
-// engine on the same thread then does nothing (Rank::InReal).
+// everything (Rank::poll) only tries in_lock and the native operations' lock: whoever
+// has it does the work; it waits for an out_lock to send acks, but not from inside the
+// real MPI. The real MPI's sends, receives and tests are called with a channel's lock or
+// that of native operations held, never with Comm::lock or a leaf; the call back from its
+// progress engine on the same thread then does nothing (Rank::InReal).
 #pragma once
 
 #include <atomic>

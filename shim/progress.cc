@@ -57,9 +57,9 @@ bool Rank::poll(bool may_turn)
     }
     if (threaded_ ? any_waiting() : !waiting_.empty()) [[unlikely]]
         moved = push_all_pending(false) || moved;
-    send_acks();
     if (may_turn && (adjust(until_turn_, -1, threaded_) <= 0 || glance_at(transfers_) != 0)) [[unlikely]]
         moved = turn() || moved;
+    send_acks(may_turn); // last: a receive that ends in this look has told its sender
     return moved;
 }
 
@@ -100,6 +100,7 @@ int Rank::progress_inside()
                 moved = test_carry() || moved;
         }
     }
+    send_acks(false);
     return moved ? 1 : 0;
 }
 
@@ -253,17 +254,25 @@ bool Rank::test_carry()
         return false;
     bool moved = false;
     for (;;) {
-        int flag = 0;
-        MPI_Status status;
-        real_.Test(&carry_request_, &flag, &status);
-        if (flag == 0)
-            return moved;
+        if (carried_from_ < 0) {
+            int flag = 0;
+            MPI_Status status;
+            real_.Test(&carry_request_, &flag, &status);
+            if (flag == 0)
+                return moved;
+            carried_from_ = status.MPI_SOURCE;
+        }
+        Channel& ch = channel(carried_from_);
+        {
+            const TryHold records(ch.in_lock, threaded_);
+            if (!records)
+                return moved; // another thread reads that peer's ring: at the next test
+            RecordHeader header;
+            std::memcpy(&header, carry_buffer_.data(), sizeof header);
+            handle(ch, header, carry_buffer_.data() + sizeof header);
+        }
         moved = true;
-        RecordHeader header;
-        std::memcpy(&header, carry_buffer_.data(), sizeof header);
-        Channel& ch = channel(status.MPI_SOURCE);
-        const Hold records(ch.in_lock, threaded_);
-        handle(ch, header, carry_buffer_.data() + sizeof header);
+        carried_from_ = -1;
         post_carry_receive();
     }
 }

@@ -326,7 +326,7 @@ private:
     void pull(Message& message);
     void pulled(Message& message, int error);
     void acknowledge(Source& source, std::uint64_t cookie);
-    void send_acks();
+    void send_acks(bool may_wait);
     bool look_for_lanes();
     void accept_lanes();
     Message* message_of(MPI_Message handle) const;
@@ -478,6 +478,7 @@ private:
     std::uint64_t inside_calls_ = 0;
     MPI_Request carry_request_ = nullptr;
     std::vector<std::byte> carry_buffer_;
+    int carried_from_ = -1; // whose record stands in the buffer and is not handled; none: -1
 
     std::uint32_t sent_since_receive_ = 0; // records written since the last one was read
     std::uint64_t backlog_ = 0;      // messages that arrived and are not received

@@ -78,7 +78,7 @@ void Rank::receive_matched(MPI_Message handle, Request& r)
         exposed_.erase(m);
     }
     take(*m, r);
-    send_acks();
+    send_acks(true);
 }
 
 int Rank::mrecv(void* buffer, int count, TypeInfo& type, MPI_Message handle, MPI_Status* status)
@@ -216,7 +216,7 @@ void Rank::start_receive(Request& r)
         r.comm->remove(*m);
     }
     take(*m, r);
-    send_acks();
+    send_acks(true);
 }
 
 // `m` is in no queue any more; it ends here or when its last byte has come.

@@ -393,7 +393,9 @@ void Rank::acknowledge(Source& s, std::uint64_t cookie)
     adjust(acks_waiting_, 1, threaded_);
 }
 
-void Rank::send_acks()
+// From inside the real MPI (not `may_wait`) the acks of a channel that another thread has
+// stay for the next look: it may hold the channel over a call of the real MPI.
+void Rank::send_acks(bool may_wait)
 {
     if (glance_at(acks_waiting_) == 0) [[likely]]
         return;
@@ -405,7 +407,15 @@ void Rank::send_acks()
     }
     for (const Ack& ack : ready) {
         Channel& ch = *ack.channel;
-        const Hold out(ch.out_lock, threaded_);
+        std::unique_lock out(ch.out_lock, std::defer_lock);
+        if (threaded_ && may_wait)
+            out.lock();
+        else if (threaded_ && !out.try_lock()) {
+            const Hold tables(tables_, threaded_);
+            acks_.push_back(ack);
+            adjust(acks_waiting_, 1, threaded_);
+            continue;
+        }
         if (ch.path == Channel::Path::fresh)
             connect(ch);
         const AckPrefix prefix{ack.cookie};

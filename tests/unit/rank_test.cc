@@ -128,6 +128,25 @@ void synchronous_send_ends_when_it_is_matched(Job& job)
     }
 }
 
+// A receive that has ended has told its synchronous sender: the receiver may compute for
+// long, or wait for something else than MPI, before it calls again. (The loop's writes move
+// by its progress only.)
+void ended_receive_has_told_its_synchronous_sender(Job& job)
+{
+    for (const std::size_t n : kSizes) {
+        Mail& m = fresh(1, 40010);
+        m.sent[0] = pattern(n, 4);
+        MPI_Request receive = job.irecv(1, m.got[0], 0, 9);
+        MPI_Request send = job.isend(0, m.sent[0], 1, 9, Mode::synchronous);
+        while (!job.done(1, receive))
+            job[0].poll();
+        bool ended = false;
+        for (int looks = 0; looks < 1000 && !ended; ++looks)
+            ended = job.done(0, send); // rank 1 does not look any more
+        expect_that(ended, "%zu bytes: the sender waits for its receiver's next call", n);
+    }
+}
+
 void matched_probe_releases_a_synchronous_send_with_its_receive(Job& job)
 {
     Mail& m = fresh(1, 100);
@@ -319,6 +338,8 @@ int main(int argc, char** argv)
         UNIT_EVERYWHERE(blocking_calls_move_their_peers),
         UNIT_EVERYWHERE(messages_of_a_pair_keep_their_order),
         UNIT_EVERYWHERE(synchronous_send_ends_when_it_is_matched),
+        UNIT_OVER(ended_receive_has_told_its_synchronous_sender, Pair<Where::shm>, " over shm"),
+        UNIT_OVER(ended_receive_has_told_its_synchronous_sender, Pair<Where::carried>, " carried"),
         UNIT_EVERYWHERE(matched_probe_releases_a_synchronous_send_with_its_receive),
         UNIT_EVERYWHERE(probe_tells_and_leaves_the_message),
         UNIT_EVERYWHERE(matched_probe_owns_its_message),
