@@ -17,8 +17,6 @@
 #include "base/log.hh"
 #include "base/status.hh"
 
-#include <mpi.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -28,7 +26,7 @@
 
 namespace storm {
 
-struct RealMpi;
+struct Begin; // begin.hh
 
 struct Lane {
     std::byte* base = nullptr;                   // data, `bytes` long, 16-byte aligned, zeroed
@@ -48,14 +46,6 @@ struct Word {
     int peer = -1;
     std::uint32_t bytes = 0;
     std::array<std::byte, 512> data{};
-};
-
-// What exists from the end of MPI_Init on, for backends that move bytes by the real MPI.
-struct Begin {
-    const RealMpi* real = nullptr;
-    MPI_Comm comm = nullptr; // of all ranks, the backend's own, errors returned
-    int world_rank = 0;
-    int world_size = 1;
 };
 
 class Backend {
