@@ -141,13 +141,13 @@ void Oracle::judge_overtaking(const Received& r, bool whole)
 }
 
 // A receive that was posted earlier, asks for the same message and was not taken by then.
-void Oracle::judge_posting(const Received& r)
+void Oracle::judge_posting(const Received& r, bool whole)
 {
     const Sent& s = sent_[static_cast<std::size_t>(r.got)];
     for (const Received& before : received_) {
         if (before.number >= r.number || before.probed >= 0 || r.probed >= 0 || !asks(before, s))
             continue;
-        const bool left = before.got < 0 && (before.ended == 0 || before.ended > r.ended);
+        const bool left = before.got < 0 && (before.ended == 0 ? whole : before.ended > r.ended);
         const bool passed = before.got >= 0 && sent_[static_cast<std::size_t>(before.got)].from == s.from &&
                             sent_[static_cast<std::size_t>(before.got)].number > s.number;
         const bool later = before.got >= 0 &&
@@ -177,7 +177,7 @@ void Oracle::judge(bool whole)
         if (r.got < 0)
             continue;
         judge_overtaking(r, whole);
-        judge_posting(r);
+        judge_posting(r, whole);
     }
     judge_probes(whole);
     for (const Sent& s : sent_) {

@@ -102,7 +102,7 @@ private:
     }
     int find(int from, int to, int comm, std::uint64_t bytes) const;
     void judge_overtaking(const Received& r, bool whole);
-    void judge_posting(const Received& r);
+    void judge_posting(const Received& r, bool whole);
     void judge_probes(bool whole);
 
     std::vector<Sent> sent_;

@@ -3,6 +3,7 @@
 //   storm-sim --seed N              one seed, with what it is made of
 //   storm-sim --seeds A-B           a range
 //   storm-sim --minutes M           from --seeds's first on, for so long
+//   storm-sim --matrix N            each row and mode for up to N seeds: wrong ones must fail
 //   storm-sim --sweep --seed N      the seed again and again, each fault point failing in turn
 //
 //   --row NAME|all    the provider whose attributes the fabric has (default: all in turn)
@@ -36,6 +37,7 @@ struct Options {
     std::string row = "all", mode = "right", tags = "both";
     bool deaths = false, sweep = false, shrink = true, verbose = false;
     int fault = 0;
+    std::uint64_t matrix = 0;
     std::optional<std::vector<std::size_t>> keep;
 };
 
@@ -105,6 +107,8 @@ Options parse(int argc, char** argv)
             o.tags = value();
         } else if (word == "--fault") {
             o.fault = std::atoi(value());
+        } else if (word == "--matrix") {
+            o.matrix = std::strtoull(value(), nullptr, 10);
         } else if (word == "--keep") {
             o.keep = parse_list(value());
         } else if (word == "--deaths") {
@@ -297,6 +301,37 @@ int run(const Options& o)
     return totals.failed == 0 ? 0 : 1;
 }
 
+// The first violation of a mode over a fabric, or "".
+std::string first_violation(const Options& o, const Attributes& row, Mode mode)
+{
+    for (std::uint64_t seed = o.first; seed < o.first + o.matrix; ++seed) {
+        const CaseChoice choice{seed, &row, mode, seed % 2 != 0, false};
+        const Outcome out = run_one(choice, make_case(choice), nullptr);
+        if (!out.violation.empty())
+            return "seed " + std::to_string(seed) + ": " + out.violation;
+    }
+    return "";
+}
+
+int run_matrix(const Options& o)
+{
+    int cells = 0, unexpected = 0;
+    for (const Attributes& row : kRows)
+        for (std::size_t i = 0; i < kModeNames.size(); ++i) {
+            const auto mode = static_cast<Mode>(i);
+            if (!possible(row, mode))
+                continue;
+            const std::string found = first_violation(o, row, mode);
+            const bool as_expected = found.empty() == right(row, mode);
+            ++cells;
+            unexpected += as_expected ? 0 : 1;
+            std::printf("%-15s %-10s %-6s %s%s\n", row.name, kModeNames[i], found.empty() ? "right" : "wrong",
+                        as_expected ? "" : "UNEXPECTED ", found.substr(0, 80).c_str());
+        }
+    std::printf("%d fabrics and modes, %d not as expected\n", cells, unexpected);
+    return unexpected == 0 ? 0 : 1;
+}
+
 } // namespace
 } // namespace storm::sim
 
@@ -304,5 +339,6 @@ int main(int argc, char** argv)
 {
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     storm::sim::watch_signals();
-    return storm::sim::run(storm::sim::parse(argc, argv));
+    const storm::sim::Options options = storm::sim::parse(argc, argv);
+    return options.matrix != 0 ? storm::sim::run_matrix(options) : storm::sim::run(options);
 }
