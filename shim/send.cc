@@ -532,6 +532,7 @@ bool Rank::make_room(Channel& ch)
         const Hold again(backend_lock_, threaded_);
         backend_->drop(ch.peer, ch.out.lane());
     }
+    Channel::count(ch.sent_elsewhere, ch.out.tail());
     ch.out = RingWriter(lane);
     ch.announced = 0;
     Channel::count(ch.growths);
@@ -561,6 +562,7 @@ void Rank::carry(Channel& ch, Outgoing& o)
     else if (!data && payload != 0)
         std::memcpy(at, o.prefix, payload);
     tally(counters_.carried_records);
+    Channel::count(ch.sent_elsewhere);
     const InReal in(*this);
     MPI_Request native;
     const auto length = sizeof header + payload;
