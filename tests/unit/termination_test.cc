@@ -165,7 +165,8 @@ void tree_has_each_rank_once(Waves& f)
             links += w.children;
             for (int n = 0; n < w.children; ++n) {
                 const int child = storm_wave_child(&w, n);
-                expect_that(child < ranks && storm_wave_parent(&f.net->at(child).wave) == rank, "%d of %d", child, ranks);
+                expect_that(child < ranks && storm_wave_parent(&f.net->at(child).wave) == rank, "%d of %d", child,
+                            ranks);
             }
         }
         assert_int_equal(links, ranks - 1);
