@@ -459,7 +459,8 @@ std::uint64_t Explorer::update(void* at, std::size_t bytes, const Update& to, st
     const auto seen = static_cast<std::uint16_t>(location.messages.size() - 1);
     thread.view.oldest[static_cast<std::size_t>(index)] = seen;
     thread.looked.emplace_back(index, seen);
-    e.events_.push_back({e.current_, value ? "updates to" : "finds", site, index, location.messages.back().value, order});
+    const char* what = value ? "updates to" : "finds";
+    e.events_.push_back({e.current_, what, site, index, location.messages.back().value, order});
     return before.value;
 }
 
