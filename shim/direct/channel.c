@@ -7,7 +7,7 @@
  * message names its step: a rank that saw the end of a step may send for the next one
  * before its neighbour has seen it, and those batches wait.
  */
-#include "term.h"
+#include "storm.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -16,7 +16,6 @@
 
 enum {
     kTag = 0,
-    kEndTag = 1,
     kReceives = 16,
     kBatchDefault = 64,
     kSendsFirst = 16, /* send buffers; doubled on demand up to kSendsMax */
@@ -108,8 +107,6 @@ static void release(storm_channel *c)
     if (c->shown != NULL)
         free(c->shown->message);
     free(c->shown);
-    if (c->end != NULL)
-        storm_term_done(&c->end);
     free(c->filling);
     free(c->filling_at);
     free(c->partial);
@@ -161,18 +158,20 @@ int storm_channel_open(MPI_Comm comm, size_t record_bytes, int batch, storm_chan
         c->message_bytes = sizeof(header) + record_bytes * (size_t)batch;
         MPI_Comm_size(own, &c->ranks);
         rc = allocate(c);
-        rc = rc == MPI_SUCCESS ? storm_term_on(own, kEndTag, &c->end) : rc;
     }
     /* All have one or nobody has. */
     int worst = rc;
     const int told = MPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MAX, own);
     worst = told != MPI_SUCCESS ? told : worst;
+    worst = worst == MPI_SUCCESS ? storm_term_begin(own, &c->end) : worst;
     for (int i = 0; i < kReceives && worst == MPI_SUCCESS; ++i) {
         worst = MPI_Recv_init(c->received[i], (int)c->message_bytes, MPI_BYTE, MPI_ANY_SOURCE, kTag, own,
                               &c->receives[i]);
         worst = worst == MPI_SUCCESS ? MPI_Start(&c->receives[i]) : worst;
     }
     if (worst != MPI_SUCCESS) {
+        if (c != NULL && c->end != NULL)
+            storm_term_done(&c->end);
         if (c != NULL)
             release(c);
         MPI_Comm_free(&own);

@@ -6,7 +6,7 @@
  * left, the parent's answer after that. So one tag serves both, a receive is posted only
  * for what will come, and none is left when an epoch has ended.
  */
-#include "term.h"
+#include "storm.h"
 
 #include "../wave.h"
 
@@ -19,29 +19,12 @@ enum {
 
 struct storm_term {
     MPI_Comm comm;
-    int tag, owner; /* of the communicator */
     storm_wave wave;
     storm_sums in, out;
     MPI_Request receive;
     MPI_Request sends[kSendsMax]; /* of out */
     int sending;
-    int64_t messages, waves;
 };
-
-int storm_term_on(MPI_Comm comm, int tag, storm_term **term)
-{
-    int rank, ranks;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
-    storm_term *t = *term = calloc(1, sizeof *t);
-    if (t == NULL)
-        return MPI_ERR_NO_MEM;
-    t->comm = comm;
-    t->tag = tag;
-    t->receive = MPI_REQUEST_NULL;
-    storm_wave_init(&t->wave, rank, ranks);
-    return MPI_SUCCESS;
-}
 
 int storm_term_begin(MPI_Comm comm, storm_term **term)
 {
@@ -53,19 +36,25 @@ int storm_term_begin(MPI_Comm comm, storm_term **term)
     if (rc != MPI_SUCCESS)
         return rc;
     MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-    rc = storm_term_on(own, kTag, term);
+    storm_term *t = calloc(1, sizeof *t);
+    rc = t == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS;
     /* All have one or nobody has. */
     int worst = rc;
     const int told = MPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MAX, own);
     worst = told != MPI_SUCCESS ? told : worst;
-    if (worst == MPI_SUCCESS) {
-        (*term)->owner = 1;
+    if (worst != MPI_SUCCESS) {
+        free(t);
+        MPI_Comm_free(&own);
         return worst;
     }
-    free(*term);
-    *term = NULL;
-    MPI_Comm_free(&own);
-    return worst;
+    int rank, ranks;
+    MPI_Comm_rank(own, &rank);
+    MPI_Comm_size(own, &ranks);
+    storm_wave_init(&t->wave, rank, ranks);
+    t->comm = own;
+    t->receive = MPI_REQUEST_NULL;
+    *term = t;
+    return MPI_SUCCESS;
 }
 
 int storm_term_begin_fortran(MPI_Fint comm, storm_term **term)
@@ -75,8 +64,7 @@ int storm_term_begin_fortran(MPI_Fint comm, storm_term **term)
 
 static int post(storm_term *t, int to)
 {
-    ++t->messages;
-    return MPI_Isend(&t->out, sizeof t->out, MPI_BYTE, to, t->tag, t->comm, &t->sends[t->sending++]);
+    return MPI_Isend(&t->out, sizeof t->out, MPI_BYTE, to, kTag, t->comm, &t->sends[t->sending++]);
 }
 
 static int act(storm_term *t, storm_wave_act what)
@@ -86,7 +74,6 @@ static int act(storm_term *t, storm_wave_act what)
         return post(t, storm_wave_parent(&t->wave));
     }
     t->out.sent = t->wave.over;
-    ++t->waves;
     int rc = MPI_SUCCESS;
     for (int n = t->wave.children; n-- > 0 && rc == MPI_SUCCESS;) /* the largest subtree first */
         rc = post(t, storm_wave_child(&t->wave, n));
@@ -99,7 +86,7 @@ static int look(storm_term *t, int *came)
     int rc = MPI_SUCCESS;
     if (t->receive == MPI_REQUEST_NULL)
         rc = MPI_Irecv(&t->in, sizeof t->in, MPI_BYTE, t->wave.asked ? storm_wave_parent(&t->wave) : MPI_ANY_SOURCE,
-                       t->tag, t->comm, &t->receive);
+                       kTag, t->comm, &t->receive);
     return rc == MPI_SUCCESS ? MPI_Test(&t->receive, came, MPI_STATUS_IGNORE) : rc;
 }
 
@@ -141,14 +128,7 @@ int storm_term_done(storm_term **term)
         return MPI_ERR_PENDING;
     *term = NULL;
     const int rc = MPI_Waitall(t->sending, t->sends, MPI_STATUSES_IGNORE);
-    if (t->owner)
-        MPI_Comm_free(&t->comm);
+    MPI_Comm_free(&t->comm);
     free(t);
     return rc;
-}
-
-void storm_term_cost(const storm_term *t, int64_t *messages, int64_t *waves)
-{
-    *messages = t->messages;
-    *waves = t->waves;
 }
