@@ -23,6 +23,7 @@
 #include "request.hh"
 #include "route_rules.hh"
 #include "settings.hh"
+#include "termination.hh"
 
 #include <array>
 #include <atomic>
@@ -206,6 +207,7 @@ public:
     int progress_inside();      // from the real MPI's progress engine
     void place_sends(bool may_wait); // what was sent before is in its target's memory
     void quiesce();             // before MPI_Finalize: all sends have left, all have arrived
+    bool quiesced();            // the same without waiting: one look; true at the end
     bool threaded() const { return threaded_; }
 
     // ---- what the report shows (rank_report.cc)
@@ -386,6 +388,8 @@ private:
     void cut_off(int peer, int error);
     bool test_carry();
 
+    storm_sums moved_so_far() const;
+
     void answer() // at a turn or inside the real MPI: no lock is waited for that is held over its calls
     {
         // relaxed: the handler's store carries no data with it
@@ -478,6 +482,7 @@ private:
     std::uint64_t inside_calls_ = 0;
     MPI_Request carry_request_ = nullptr;
     std::vector<std::byte> carry_buffer_;
+    std::unique_ptr<Termination> ending_; // of this job; from quiesced() on
     int carried_from_ = -1; // whose record stands in the buffer and is not handled; none: -1
 
     std::uint32_t sent_since_receive_ = 0; // records written since the last one was read

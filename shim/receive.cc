@@ -588,6 +588,7 @@ void Rank::on_grow(Channel& ch, const GrowPrefix& prefix)
         backend_->open(ch.peer, prefix.ref, prefix.bytes, next) != Status::ok)
         corrupt(ch, "a successor ring that cannot be opened");
     backend_->close(ch.peer, ch.in.lane());
+    Channel::count(ch.arrived_elsewhere, ch.in.position() + record_bytes(sizeof prefix)); // its last record
     ch.in = RingReader(next);
 }
 

@@ -140,6 +140,7 @@ public:
     const Lane& lane() const { return lane_; }
     Lane& lane() { return lane_; }
     std::uint16_t turn() const { return turn_; }
+    std::uint64_t position() const { return position_; } // bytes read so far
 
     // The commit word of the next record: what a poll loads.
     const std::uint64_t* word() const { return word_; }

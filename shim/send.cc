@@ -209,13 +209,12 @@ void Rank::start_send(Request& r, bool blocking)
 // thread may end it: nothing may touch it afterwards.
 void Rank::finish_part(Request& r, std::uint8_t part)
 {
-    std::uint8_t left;
-    if (threaded_) // acq_rel: who clears the last bit has seen what the others did
-        left = std::atomic_ref(r.awaits).fetch_and(static_cast<std::uint8_t>(~part), std::memory_order_acq_rel) &
-               static_cast<std::uint8_t>(~part);
+    bool last;
+    if (threaded_)
+        last = Request::Words::part_done(r.awaits, part);
     else
-        left = r.awaits = r.awaits & static_cast<std::uint8_t>(~part);
-    if (left == 0)
+        last = (r.awaits = r.awaits & static_cast<std::uint8_t>(~part)) == 0;
+    if (last)
         finish(r);
 }
 
@@ -223,9 +222,7 @@ void Rank::finish_part(Request& r, std::uint8_t part)
 void Rank::finish(Request& r)
 {
     if (threaded_) {
-        // acq_rel: pairs with Request::state(), and with free_request
-        if (std::atomic_ref(r.phase).exchange(Request::State::complete, std::memory_order_acq_rel) ==
-            Request::State::abandoned)
+        if (Request::Words::complete(r.phase))
             end_unseen(r);
         return;
     }
@@ -532,6 +529,7 @@ bool Rank::make_room(Channel& ch)
         const Hold again(backend_lock_, threaded_);
         backend_->drop(ch.peer, ch.out.lane());
     }
+    Channel::count(ch.sent_elsewhere, ch.out.tail());
     ch.out = RingWriter(lane);
     ch.announced = 0;
     Channel::count(ch.growths);
@@ -561,6 +559,7 @@ void Rank::carry(Channel& ch, Outgoing& o)
     else if (!data && payload != 0)
         std::memcpy(at, o.prefix, payload);
     tally(counters_.carried_records);
+    Channel::count(ch.sent_elsewhere);
     const InReal in(*this);
     MPI_Request native;
     const auto length = sizeof header + payload;

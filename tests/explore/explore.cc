@@ -72,7 +72,7 @@ int run(const char* wanted)
     const auto begin = std::chrono::steady_clock::now();
     std::vector<Named> programs = known_programs();
     const std::size_t known = programs.size();
-    for (const auto& made : {ring_programs(), claim_programs()})
+    for (const auto& made : {ring_programs(), claim_programs(), request_programs()})
         programs.insert(programs.end(), made.begin(), made.end());
     for (const Named& one : programs) {
         if (one.name.find(wanted) == std::string::npos)

@@ -42,6 +42,7 @@ const char* name_of(Site site)
     static constexpr const char* kNames[] = {
         "clear", "header", "commit", "clear_first", "skip", "take_head", "peek", "peek_rest", "free_head",
         "budget", "range", "directory_hint", "slot", "entry", "claim", "accept", "accept_entry", "give_back",
+        "awaits", "complete", "look", "abandon",
         "payload", "copy", "hint"};
     static_assert(std::size(kNames) == static_cast<std::size_t>(Site::last_site) + 1);
     return kNames[static_cast<std::size_t>(site)];
@@ -427,15 +428,13 @@ void Explorer::store(void* at, std::size_t bytes, std::uint64_t value, std::memo
     e.do_deferred(site);
 }
 
-std::uint64_t Explorer::update(void* at, std::size_t bytes,
-                               std::function<std::uint64_t(std::uint64_t)> to, std::memory_order order, Site site)
+std::uint64_t Explorer::update(void* at, std::size_t bytes, const Update& to, std::memory_order order, Site site)
 {
     Explorer& e = *running;
-    if (weakened(site, How::absent))
-        to = [](std::uint64_t old) { return old; };
     if (weakened(site, How::split)) {
         const std::uint64_t old = load(at, bytes, order, site);
-        store(at, bytes, to(old), order, site);
+        if (const auto value = to(old))
+            store(at, bytes, *value, order, site);
         return old;
     }
     int index;
@@ -443,21 +442,25 @@ std::uint64_t Explorer::update(void* at, std::size_t bytes,
     e.announce(Op::What::store, index);
     order = e.order_of(site, order);
     Location& location = e.locations_[static_cast<std::size_t>(index)];
-    e.check_race(location, true, true, site);
     const Message before = location.messages.back();
+    const std::optional<std::uint64_t> value = weakened(site, How::absent) ? std::nullopt : to(before.value);
+    e.check_race(location, value.has_value(), true, site);
     Thread& thread = e.me();
     if (before.carries && is_acquire(order))
         thread.view.join(e.views_[static_cast<std::size_t>(before.view)], static_cast<int>(e.locations_.size()));
-    Message& message = e.append(index, to(before.value));
-    if (is_release(order) || before.carries) {
+    if (value) {
+        Message& message = e.append(index, *value);
         View view = is_release(order) ? thread.view : View{};
         if (before.carries)
             view.join(e.views_[static_cast<std::size_t>(before.view)], static_cast<int>(e.locations_.size()));
-        message.carries = true;
-        message.view = e.keep_view(view);
+        message.carries = is_release(order) || before.carries;
+        message.view = message.carries ? e.keep_view(view) : -1;
     }
-    thread.looked.emplace_back(index, thread.view.oldest[static_cast<std::size_t>(index)]);
-    e.events_.push_back({e.current_, "updates to", site, index, message.value, order});
+    const auto seen = static_cast<std::uint16_t>(location.messages.size() - 1);
+    thread.view.oldest[static_cast<std::size_t>(index)] = seen;
+    thread.looked.emplace_back(index, seen);
+    const char* what = value ? "updates to" : "finds";
+    e.events_.push_back({e.current_, what, site, index, location.messages.back().value, order});
     return before.value;
 }
 

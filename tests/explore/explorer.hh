@@ -11,7 +11,8 @@
 // failure. What is left out of C++: loads that take values from a later store of a thread
 // that has not done it yet (forbidden in every order used here but relaxed), fences, and
 // seq_cst, none of which the checked code has; a store that is not behind all earlier ones
-// of its location (said, not ignored, when it happens).
+// of its location (said, not ignored, when it happens); a compare-exchange that fails takes
+// the last message, no earlier one.
 //
 // The search is a depth-first one with sleep sets, repeated from the start for each
 // execution. Threads are contexts of their own on this thread.
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <ucontext.h>
 #include <unordered_map>
@@ -101,8 +103,9 @@ public:
     // ---- for Checked
     static std::uint64_t load(const void* at, std::size_t bytes, std::memory_order order, Site site);
     static void store(void* at, std::size_t bytes, std::uint64_t value, std::memory_order order, Site site);
-    static std::uint64_t update(void* at, std::size_t bytes, std::function<std::uint64_t(std::uint64_t)> to,
-                                std::memory_order order, Site site);
+    // `to` gives no value: the word stays, and the access was a load.
+    using Update = std::function<std::optional<std::uint64_t>(std::uint64_t)>;
+    static std::uint64_t update(void* at, std::size_t bytes, const Update& to, std::memory_order order, Site site);
     static void write(std::byte* to, const void* from, std::size_t bytes, Site site);
     static void read(void* to, const std::byte* from, std::size_t bytes, Site site);
 
@@ -230,6 +233,28 @@ struct Checked {
         return static_cast<Word>(Explorer::update(
             &word, sizeof(Word), [by](std::uint64_t old) { return static_cast<Word>(static_cast<Word>(old) + by); },
             order, site));
+    }
+    template <class Word>
+    static Word keep_bits(Word& word, std::type_identity_t<Word> bits, std::memory_order order, Site site)
+    {
+        return static_cast<Word>(
+            Explorer::update(&word, sizeof(Word), [bits](std::uint64_t old) { return old & bits; }, order, site));
+    }
+    template <class Word>
+    static Word exchange(Word& word, std::type_identity_t<Word> value, std::memory_order order, Site site)
+    {
+        const auto to = static_cast<std::uint64_t>(value);
+        return static_cast<Word>(
+            Explorer::update(&word, sizeof(Word), [to](std::uint64_t) { return to; }, order, site));
+    }
+    template <class Word>
+    static Word exchange_if(Word& word, std::type_identity_t<Word> expected, std::type_identity_t<Word> value,
+                            std::memory_order order, Site site)
+    {
+        const auto from = static_cast<std::uint64_t>(expected), to = static_cast<std::uint64_t>(value);
+        return static_cast<Word>(Explorer::update(
+            &word, sizeof(Word),
+            [from, to](std::uint64_t old) { return old == from ? std::optional(to) : std::nullopt; }, order, site));
     }
     static void write(std::byte* to, const void* from, std::size_t bytes, Site site)
     {

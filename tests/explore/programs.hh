@@ -18,6 +18,7 @@ struct Named {
 
 std::vector<Named> ring_programs();   // ring.hh: records, laps, skips, growth
 std::vector<Named> claim_programs();  // backends/shm/slab.hh
+std::vector<Named> request_programs(); // request.hh
 std::vector<Named> known_programs();  // what is known of the model: it allows and forbids what C++ does
 
 // Memory that programs use: the same places in every execution, zero at its beginning.
