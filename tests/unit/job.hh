@@ -47,6 +47,7 @@ struct JobOptions {
     loop::Options fabric;
     FakeMpi::Options mpi;
     bool threaded = false;
+    DeviceMemory* devices = nullptr;
 
     JobOptions()
     {
