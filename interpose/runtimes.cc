@@ -168,7 +168,8 @@ const std::uint64_t* Runtimes::word_of_loader(std::uint64_t loads)
     const std::uint64_t* found = nullptr;
     for (std::size_t i = 0; i < symbol->st_size / sizeof *words; ++i) {
         // relaxed: another thread may be loading something; `look` would notice
-        const std::uint64_t value = std::atomic_ref(const_cast<std::uint64_t&>(words[i])).load(std::memory_order_relaxed);
+        const std::uint64_t value =
+            std::atomic_ref(const_cast<std::uint64_t&>(words[i])).load(std::memory_order_relaxed);
         if (value != loads || i == kNumberOfLibraries)
             continue;
         if (found != nullptr)
@@ -210,7 +211,8 @@ bool Runtimes::find_runtimes()
             // kept: it may not go while we ask it
             void* library = dlopen(seen.libraries[i], RTLD_NOLOAD | RTLD_LAZY);
             loaded = library != nullptr && runtime.load(library);
-            runtime.loaded.store(loaded, std::memory_order_release); // pairs with the acquire in ask
+            // release: pairs with the acquire in ask
+            runtime.loaded.store(loaded, std::memory_order_release);
             if (loaded)
                 log_.info("%s is loaded: messages from and to its memory go by the real MPI", runtime.name);
         }

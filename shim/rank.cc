@@ -18,7 +18,8 @@ thread_local constinit int Rank::in_real_here = 0;
 Rank::Rank(const RankSetup& setup)
     : threaded_(setup.threaded), direct_(setup.backend == nullptr || setup.backend->direct()),
       indirect_(direct_ ? 0 : 1), setup_(setup), real_(*setup.real), settings_(*setup.settings),
-      backend_(setup.backend), devices_(setup.devices != nullptr ? *setup.devices : no_devices), types_(*setup.real, setup.threaded),
+      backend_(setup.backend), devices_(setup.devices != nullptr ? *setup.devices : no_devices),
+      types_(*setup.real, setup.threaded),
       small_(std::max(kSmall, setup.native_eager))
 {
     static constexpr std::uint64_t kNobodyRings = 0;
