@@ -113,6 +113,7 @@ bool Rank::turn()
         return false; // another thread is at it
     Clock& clock = *setup_.clock;
     tally(counters_.native_turns);
+    devices_.look();
     answer();
     const std::uint64_t before = clock.ticks();
     bool moved = false;
@@ -219,8 +220,8 @@ void Rank::native_done(NativeOp& op, int error)
     }
     Request& r = *op.request;
     if (op.owned != nullptr) { // a truncated receive
-        types_.unpack(*r.type, r.buffer, r.count, op.owned, r.capacity);
-        std::free(op.owned);
+        deliver_bytes(r, r.from, r.from_tag, op.owned, r.received, error);
+        return std::free(op.owned);
     }
     if (r.what == Request::What::receive)
         return finish_receive(r, r.from, r.from_tag, r.received, error);

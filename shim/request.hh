@@ -101,6 +101,8 @@ struct Request {
     std::int32_t fortran_index = 0;
 
     bool queued = false;        // in a posted queue
+    bool device = false;        // its buffer is a GPU's: only the real MPI touches it
+    bool plain = false;         // a receive's buffer takes bytes one behind the other
     MPI_Request native = nullptr; // duplicate: of the real duplication, then of the agreement
     MPI_Comm* made = nullptr;     // duplicate: where the program's new handle stands
     bool agreeing = false;        // duplicate: the real one has ended

@@ -48,6 +48,7 @@ struct JobOptions {
     loop::Options fabric;
     FakeMpi::Options mpi;
     bool threaded = false;
+    DeviceMemory* devices = nullptr;
 
     JobOptions()
     {
