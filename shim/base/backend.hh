@@ -7,12 +7,17 @@
 // Any other backend hands out a local mirror of the same layout; the channel
 // announces each written range with `publish`, one virtual call a batch.
 //
+// Where a ring can only be had with the receiver's help, `claim` and `grow` answer
+// `again`: the two ends then talk in words, which the rank carries by the real MPI, and
+// the pair is carried by it too until the ring is granted.
+//
 // All calls come from the rank's own thread or under its lock, never concurrently.
 #pragma once
 
 #include "base/log.hh"
 #include "base/status.hh"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +25,8 @@
 #include <string_view>
 
 namespace storm {
+
+struct Begin; // begin.hh
 
 struct Lane {
     std::byte* base = nullptr;                   // data, `bytes` long, 16-byte aligned, zeroed
@@ -33,6 +40,14 @@ struct Claim {
     Lane lane;
 };
 
+// What the backends of a pair tell each other: asking for a ring, granting it, giving
+// it back. The rank carries them by the real MPI, in order for each pair.
+struct Word {
+    int peer = -1;
+    std::uint32_t bytes = 0;
+    std::array<std::byte, 512> data{};
+};
+
 class Backend {
 public:
     virtual ~Backend() = default;
@@ -42,8 +57,16 @@ public:
     // Valid from construction on.
     virtual std::string address() const = 0;
 
+    // Once, on all ranks, when MPI_Init has made what `begin` holds, and before
+    // MPI_Finalize takes it away. Backends that need the real MPI are not to be used
+    // before and after; these two calls are collective for them, and may block.
+    virtual void begin(const Begin& begin) { static_cast<void>(begin); }
+    virtual void end() {}
+
     // Sender: takes a ring of `bytes` towards `peer`, whose address() is given.
-    // ok: `lane` may be written at once and the receiver finds it by `accept`.
+    // ok: `lane` may be written at once and the receiver finds it by `accept`, or, when
+    //     it was granted by words, by the record that names it (as a grown one).
+    // again: asked for; the same call will tell. Until then the pair is carried.
     // refused: `why` holds one clause; the pair is then carried by the real MPI.
     virtual Status claim(int peer, std::string_view address, std::uint64_t bytes, Lane& lane,
                          std::string& why) = 0;
@@ -51,6 +74,7 @@ public:
     // Sender: takes a larger ring towards a peer that was claimed before. The old
     // lane stays valid until `drop`. The receiver learns of the new one by a record
     // in the old one that carries `lane.ref` and `lane.bytes`, never by `accept`.
+    // again: asked for; the old lane serves on until the same call brings the new one.
     virtual Status grow(int peer, std::uint64_t bytes, Lane& lane, std::string& why) = 0;
 
     // Sender: the old lane will not be written any more. Its bytes stay readable for
@@ -77,6 +101,35 @@ public:
     virtual bool placed() const { return true; }
     virtual void publish(int peer, Lane& lane, std::uint64_t from, std::uint64_t to) = 0;
     virtual void progress() = 0;
+
+    // Words towards peers, to be taken after any other call until there is none; and one
+    // that came from a peer.
+    virtual bool next_word(Word& word)
+    {
+        static_cast<void>(word);
+        return false;
+    }
+    virtual void take_word(const Word& word) { static_cast<void>(word); }
+
+    // True with a peer towards which the fabric has failed, once for each, and what it
+    // said. Nothing published towards it since its head was last seen is certain to have
+    // arrived, nor certain not to. The lane's mirror stays readable until `drop`; `close`
+    // of such a lane at the receiver leaves its memory unused, as late writes may come.
+    virtual bool failed(int& peer, std::string& why)
+    {
+        static_cast<void>(peer);
+        static_cast<void>(why);
+        return false;
+    }
+    // The receiver read nothing behind `head` and never will: the pair's lane is over.
+    virtual void abandon(int peer) { static_cast<void>(peer); }
+
+    // Facts for the report, as "ordering: stamped (...)": the n-th, "" behind the last.
+    virtual std::string fact(unsigned n) const
+    {
+        static_cast<void>(n);
+        return {};
+    }
 };
 
 // What a plugin lib/storm/libstorm-NAME.so exports under the name `storm_backend`.
@@ -86,7 +139,7 @@ struct BackendSettings {
     const Log* log = nullptr;
     std::string nic{}; // device or interface for other hosts; "" for the backend's own choice
 };
-constexpr unsigned kBackendAbi = 1;
+constexpr unsigned kBackendAbi = 2;
 struct BackendPlugin {
     unsigned abi;
     const char* name;
