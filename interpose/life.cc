@@ -89,8 +89,11 @@ void read_settings()
 // The device that a backend should use for other hosts; "" leaves it the choice.
 std::string nic_for(const std::string& backend)
 {
-    if (backend == "shm" || !has_remote_peers())
+    if (backend == "shm" || !has_remote_peers()) {
+        life->reporter.fact("nic", backend == "shm" ? "none (the shm backend reaches this host alone)"
+                                                    : "none (all ranks are on this host)");
         return "";
+    }
     const topology::Choice choice = choose_nic(life->settings, life->board, topology::Need::any);
     if (!choice.problem.empty() && number_from(open_mpi::kLocalRank, 0) == 0) // once a node
         process.log.error("%s", choice.problem.c_str());
@@ -233,7 +236,7 @@ void begin_routing(int rank, int size)
     life->runtimes = std::make_unique<Runtimes>(process.log, life->clock.ticks_per_us());
     setup.devices = life->runtimes.get();
     setup.rules = life->rules.size() > 0 ? &life->rules : nullptr;
-    life->reporter.begin(life->settings, life->backend != nullptr ? life->backend->name() : "none",
+    life->reporter.begin(life->settings, life->backend.get(),
                          secure_getenv("STORM_BACKEND") != nullptr ? "chosen by STORM_BACKEND" : "the default");
     setup.asked = &life->reporter.asked();
     setup.answer = [](const RankReport& mine) { life->reporter.alone(mine, life->reporter.signal_name()); };

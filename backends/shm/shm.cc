@@ -250,6 +250,11 @@ public:
     void publish(int, Lane&, std::uint64_t, std::uint64_t) override {}
     void progress() override {}
 
+    std::string fact(unsigned n) const override
+    {
+        return n == 0 ? "ordering: in memory (the commit word is stored last, with release)" : "";
+    }
+
 private:
     // A peer's memfd while something is taken from it; no descriptor stays open.
     struct Open {
