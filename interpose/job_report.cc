@@ -58,7 +58,7 @@ void write(const Settings& settings, const ReportTarget& target, const std::stri
 
 } // namespace
 
-void Reporter::begin(const Settings& settings, const std::string& backend, const std::string& backend_why)
+void Reporter::begin(const Settings& settings, const Backend* backend, const std::string& backend_why)
 {
     settings_ = &settings;
     backend_ = backend;
@@ -91,9 +91,14 @@ JobReport Reporter::head(int ranks) const
 {
     JobReport job;
     job.ranks = ranks;
-    job.backend = backend_;
+    job.backend = backend_ != nullptr ? backend_->name() : "none";
     job.backend_why = backend_why_;
-    job.facts = facts_;
+    for (unsigned n = 0; backend_ != nullptr && !backend_->fact(n).empty(); ++n) {
+        const std::string fact = backend_->fact(n);
+        const std::size_t colon = fact.find(": ");
+        job.facts.emplace_back(fact.substr(0, colon), colon == std::string::npos ? "" : fact.substr(colon + 2));
+    }
+    job.facts.insert(job.facts.end(), facts_.begin(), facts_.end());
     job.settings = list_of(*settings_);
     return job;
 }

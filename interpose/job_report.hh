@@ -12,7 +12,8 @@ namespace storm::interpose {
 class Reporter {
 public:
     // Of a routed job. Takes STORM_REPORT_SIGNAL, unless the program has it.
-    void begin(const Settings& settings, const std::string& backend, const std::string& backend_why);
+    // The backend, null for none, is asked for its facts when a report is made.
+    void begin(const Settings& settings, const Backend* backend, const std::string& backend_why);
     void fact(const std::string& key, const std::string& value) { facts_.emplace_back(key, value); }
 
     // Collective over `everybody`: rank 0's setting says whether and how.
@@ -31,7 +32,8 @@ private:
     JobReport head(int ranks) const;
 
     const Settings* settings_ = nullptr;
-    std::string backend_, backend_why_;
+    const Backend* backend_ = nullptr;
+    std::string backend_why_;
     std::vector<std::pair<std::string, std::string>> facts_;
     int ranks_ = 1;
 };

@@ -9,6 +9,7 @@
 #include "process.hh"
 #include "profiling.hh"
 #include "real_clock.hh"
+#include "runtimes.hh"
 #include "verdict.hh"
 
 #include "../topology/cores.hh"
@@ -38,6 +39,7 @@ struct Life {
     int keyval = MPI_KEYVAL_INVALID;
     RouteRules rules;
     Reporter reporter;
+    std::unique_ptr<Runtimes> runtimes;
     std::unique_ptr<Rank> rank;
     bool profiling = false;
     Counters last; // after routing has ended
@@ -87,8 +89,11 @@ void read_settings()
 // The device that a backend should use for other hosts; "" leaves it the choice.
 std::string nic_for(const std::string& backend)
 {
-    if (backend == "shm" || !has_remote_peers())
+    if (backend == "shm" || !has_remote_peers()) {
+        life->reporter.fact("nic", backend == "shm" ? "none (the shm backend reaches this host alone)"
+                                                    : "none (all ranks are on this host)");
         return "";
+    }
     const topology::Choice choice = choose_nic(life->settings, life->board, topology::Need::any);
     if (!choice.problem.empty() && number_from(open_mpi::kLocalRank, 0) == 0) // once a node
         process.log.error("%s", choice.problem.c_str());
@@ -170,6 +175,7 @@ int at_end(MPI_Comm, int, void*, void*)
     life->last_high_water = process.rank->report(false).high_water;
     process.rank = nullptr;
     life->rank.reset();
+    life->runtimes.reset();
     life->backend.reset();
     process.real.Comm_free(&life->private_comm);
     life->board.close();
@@ -227,8 +233,10 @@ void begin_routing(int rank, int size)
     setup.threaded = level == MPI_THREAD_MULTIPLE;
     setup.private_comm = life->private_comm;
     setup.address_of = peer_address;
+    life->runtimes = std::make_unique<Runtimes>(process.log, life->clock.ticks_per_us());
+    setup.devices = life->runtimes.get();
     setup.rules = life->rules.size() > 0 ? &life->rules : nullptr;
-    life->reporter.begin(life->settings, life->backend != nullptr ? life->backend->name() : "none",
+    life->reporter.begin(life->settings, life->backend.get(),
                          secure_getenv("STORM_BACKEND") != nullptr ? "chosen by STORM_BACKEND" : "the default");
     setup.asked = &life->reporter.asked();
     setup.answer = [](const RankReport& mine) { life->reporter.alone(mine, life->reporter.signal_name()); };
