@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/real_mpi.hh"
+#include "base/defects.hh"
 #include "list.hh"
 #include "lock.hh"
 #include "request.hh"
@@ -105,13 +106,19 @@ inline Request* Comm::take_posted(Source& source, int tag)
     Request* any = posted_any.front();
     while (any != nullptr && any->tag != tag && any->tag != MPI_ANY_TAG)
         any = List<Request, &Request::posted>::next(any);
-    if (specific != nullptr && (any == nullptr || specific->order < any->order)) {
+    bool before_any = specific != nullptr && (any == nullptr || specific->order < any->order);
+    if (STORM_PLANTED(wildcard_waits))
+        before_any = specific != nullptr;
+    if (STORM_PLANTED(wildcard_first))
+        before_any = specific != nullptr && any == nullptr;
+    if (before_any) {
         source.posted.remove(specific);
         specific->queued = false;
         return specific;
     }
     if (any != nullptr) {
-        posted_any.remove(any);
+        if (!STORM_PLANTED(wildcard_taken_twice))
+            posted_any.remove(any);
         any->queued = false;
     }
     return any;

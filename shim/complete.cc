@@ -482,9 +482,10 @@ void Rank::cancel(Request& r)
         return;
     {
         const Hold queues(r.comm->lock, threaded_);
-        if (!r.queued)
+        if (!r.queued && !STORM_PLANTED(cancelled_and_received))
             return;
-        r.comm->withdraw(r);
+        if (r.queued && !STORM_PLANTED(cancelled_stays_posted))
+            r.comm->withdraw(r);
     }
     r.cancelled = true;
     r.from = MPI_ANY_SOURCE;

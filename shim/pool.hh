@@ -15,8 +15,9 @@ public:
     static_assert(sizeof(Request) <= kSlot);
 
     ~RequestPool();
-    // False when no range of addresses can be had.
-    bool reserve();
+    // False when no range of addresses can be had. `most`: bytes of it, for processes that
+    // hold many ranks.
+    bool reserve(std::size_t most = std::size_t{1} << 32);
 
     bool owns(const void* handle) const
     {
@@ -35,10 +36,12 @@ public:
 
 private:
     bool commit_more();
+    Request* make();
 
     std::uintptr_t base_ = 0;
     std::size_t bytes_ = 0;
     std::size_t committed_ = 0;
+    std::size_t made_ = 0;    // requests: memory that was never used costs nothing
     Request* free_ = nullptr; // through `posted.next`
 };
 

@@ -46,7 +46,7 @@ bool Rank::poll(bool may_turn)
     bool moved = look_for_lanes(); // first: this look sees the first record of a new ring
     // acquire: pairs with the release in accept_lanes
     const std::size_t rings = std::atomic_ref(inbound_count_).load(std::memory_order_acquire);
-    for (std::size_t i = 0; i < rings; ++i) {
+    for (std::size_t i = 0; i + (STORM_PLANTED(last_ring_not_looked_at) ? 1 : 0) < rings; ++i) {
         Inbound& in = inbound_.data()[i];
         const TryHold lock(in.channel->in_lock, threaded_);
         // relaxed: only a hint; RingReader::peek loads it again with acquire
@@ -76,7 +76,7 @@ bool Rank::look_for_lanes()
         if (!direct_) [[unlikely]]
             backend_->progress();
     }
-    if (ring_bell) [[unlikely]]
+    if (ring_bell && !STORM_PLANTED(doorbell_not_heard)) [[unlikely]]
         accept_lanes();
     return ring_bell;
 }
@@ -108,6 +108,8 @@ int Rank::progress_inside()
 
 bool Rank::turn()
 {
+    if (STORM_PLANTED(real_mpi_starved))
+        return false;
     const TryHold native(native_lock_, threaded_);
     if (!native)
         return false; // another thread is at it

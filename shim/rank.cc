@@ -33,7 +33,7 @@ Rank::Rank(const RankSetup& setup)
     real_.Comm_get_attr(real_.comm_world, MPI_TAG_UB, &value, &found);
     if (found != 0)
         tag_max_ = *static_cast<int*>(value);
-    if (!pool_.reserve())
+    if (!(setup.requests_bytes != 0 ? pool_.reserve(setup.requests_bytes) : pool_.reserve()))
         throw std::runtime_error("no range of addresses for requests");
     requests_at_ = pool_.address();
     requests_bytes_ = pool_.bytes();

@@ -59,6 +59,7 @@ struct RankSetup {
     std::uint64_t native_eager = 0;
     int spin_limit = 2000;      // polls that find nothing before the core is offered to others
     bool threaded = false;
+    std::size_t requests_bytes = 0; // addresses for requests, by 256 KiB; 0: as many as there are
     MPI_Comm private_comm = nullptr; // our duplicate of MPI_COMM_WORLD, MPI_ERRORS_RETURN
     // the address of a peer's backend, or "" with the reason; asked on first use
     std::function<std::string(int peer, std::string& why)> address_of;

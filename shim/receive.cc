@@ -122,7 +122,8 @@ Message* Rank::probe_arrived(int source_rank, int tag, Comm& comm, bool matched,
         probed(*m, status);
         if (!matched)
             return m;
-        comm.remove(*m);
+        if (!STORM_PLANTED(matched_stays))
+            comm.remove(*m);
         m->matched = true;
     }
     const Hold tables(tables_, threaded_);
@@ -278,7 +279,7 @@ void Rank::finish_receive(Request& r, int from, int tag, std::uint64_t bytes, in
 {
     r.from = from;
     r.from_tag = tag;
-    r.received = bytes;
+    r.received = STORM_PLANTED(length_of_the_buffer) ? r.capacity : bytes;
     r.error = error == MPI_SUCCESS && bytes > r.capacity ? MPI_ERR_TRUNCATE : error;
     if (bytes > r.capacity)
         tally(counters_.truncations);
@@ -406,6 +407,8 @@ bool Rank::drain(Channel& ch)
             continue;
         }
         handle(ch, header, payload);
+        if (STORM_PLANTED(record_read_twice) && header.kind == Kind::eager && ch.in.turn() % 64 == 63)
+            handle(ch, header, payload);
         ch.in.pop(header);
     }
     return handled != 0;
@@ -495,7 +498,9 @@ void Rank::on_first(Channel& ch, Source& s, int tag, const std::byte* payload,
             m = new_message(s, tag, prefix.total, true);
             m->taker = r;
             if (r == nullptr) {
-                m->cookie = synchronous ? prefix.cookie : 0;
+                if (STORM_PLANTED(ack_before_match) && synchronous)
+                    acknowledge(s, prefix.cookie);
+                m->cookie = synchronous && !STORM_PLANTED(ack_before_match) ? prefix.cookie : 0;
                 s.comm->arrive(*m);
             }
         }
@@ -520,7 +525,7 @@ void Rank::on_more(Channel& ch, const std::byte* payload, std::uint64_t bytes)
     if (ch.assembling != nullptr) {
         Request& r = *ch.assembling;
         if (ch.gathered < r.capacity)
-            copy_bytes(r.buffer + r.type->first + ch.gathered, payload,
+            copy_bytes(r.buffer + r.type->first + (STORM_PLANTED(piece_at_the_wrong_place) ? 0 : ch.gathered), payload,
                        std::min(bytes, r.capacity - ch.gathered));
         ch.gathered += bytes;
         if (ch.gathered == ch.expected) {

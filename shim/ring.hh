@@ -15,6 +15,7 @@
 
 #include "base/access.hh"
 #include "base/backend.hh"
+#include "base/defects.hh"
 #include "copy.hh"
 #include "record.hh"
 
@@ -46,7 +47,10 @@ public:
     }
     std::uint64_t high_water() const { return high_water_; }
 
-    std::byte* reserve(std::uint64_t payload) { return place(payload, kControlRoom); }
+    std::byte* reserve(std::uint64_t payload)
+    {
+        return place(payload, STORM_PLANTED(no_room_for_control) ? 0 : kControlRoom);
+    }
     std::byte* reserve_control(std::uint64_t payload) { return place(payload, 0); }
 
     // Publishes the record whose payload reserve() gave room for.
@@ -59,7 +63,8 @@ public:
         // record finds either zero or a committed record behind it. (relaxed: ordered
         // by the release below)
         std::byte* next = lane_.base + (tail_ & (lane_.bytes - 1));
-        Access::store(*commit_word(next), 0, std::memory_order_relaxed, Site::clear);
+        if (!STORM_PLANTED(next_word_not_cleared))
+            Access::store(*commit_word(next), 0, std::memory_order_relaxed, Site::clear);
         RecordHeader header{static_cast<std::uint32_t>(payload), kind, flags, turn_++, tag, comm};
         Access::write(at + 8, reinterpret_cast<const std::byte*>(&header) + 8, 8, Site::header);
         std::uint64_t word;
@@ -85,7 +90,8 @@ public:
     std::uint64_t used()
     {
         // acquire: pairs with the release in RingReader::pop
-        head_ = Access::load(*lane_.head, std::memory_order_acquire, Site::take_head);
+        if (!STORM_PLANTED(head_not_seen))
+            head_ = Access::load(*lane_.head, std::memory_order_acquire, Site::take_head);
         return tail_ - head_;
     }
 
@@ -95,10 +101,10 @@ private:
         const std::uint64_t at = tail_ & (lane_.bytes - 1);
         const std::uint64_t need = record_bytes(payload);
         const std::uint64_t to_end = lane_.bytes - at;
-        const std::uint64_t skipped = need > to_end ? to_end : 0;
+        const std::uint64_t skipped = need > to_end + (STORM_PLANTED(wrap_one_late) ? 16 : 0) ? to_end : 0;
         // one header more: the next commit word must be free to be cleared
         const std::uint64_t wanted = skipped + need + sizeof(RecordHeader) + keep_free;
-        if (tail_ - head_ + wanted > lane_.bytes) [[unlikely]] {
+        if (tail_ - head_ + wanted > lane_.bytes + (STORM_PLANTED(full_one_late) ? 1024 : 0)) [[unlikely]] {
             if (used() > high_water_)
                 high_water_ = tail_ - head_;
             if (tail_ - head_ + wanted > lane_.bytes)
@@ -115,13 +121,15 @@ private:
     void skip(std::uint64_t at, std::uint64_t to_end)
     {
         // relaxed: ordered by the release below
-        Access::store(*commit_word(lane_.base), 0, std::memory_order_relaxed, Site::clear_first);
+        if (!STORM_PLANTED(first_word_not_cleared))
+            Access::store(*commit_word(lane_.base), 0, std::memory_order_relaxed, Site::clear_first);
         const RecordHeader header{0, Kind::skip, 0, turn_++, 0, 0};
         std::uint64_t word;
         std::memcpy(&word, &header, 8);
         // release: the zero at the ring's beginning comes first, as in commit
         Access::store(*commit_word(lane_.base + at), word, std::memory_order_release, Site::skip);
-        tail_ += to_end;
+        if (!STORM_PLANTED(skip_not_counted))
+            tail_ += to_end;
     }
 
     Lane lane_;
@@ -178,16 +186,18 @@ public:
     {
         published_ = position_;
         // release: what was read comes before it may be overwritten; pairs with used()
-        Access::store(*lane_.head, position_, std::memory_order_release, Site::free_head);
+        Access::store(*lane_.head, position_ + (STORM_PLANTED(head_too_far) ? 512 : 0), std::memory_order_release,
+                      Site::free_head);
     }
 
 private:
     void advance(std::uint64_t bytes)
     {
         position_ += bytes;
-        ++turn_;
+        if (!STORM_PLANTED(turn_not_counted) || (position_ & (lane_.bytes - 1)) != 0)
+            ++turn_;
         word_ = commit_word(lane_.base + (position_ & (lane_.bytes - 1)));
-        if (position_ - published_ >= lane_.bytes / 4)
+        if (position_ - published_ >= lane_.bytes / 4 && !STORM_PLANTED(credit_lost))
             publish_head();
     }
 

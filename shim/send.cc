@@ -108,7 +108,7 @@ bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo
     if (ch == nullptr) [[unlikely]]
         return false;
     const Hold out(ch->out_lock, threaded_);
-    if (!s.defined || ch->path != Channel::Path::ring || !ch->pending.empty() ||
+    if (!s.defined || ch->path != Channel::Path::ring || (!ch->pending.empty() && !STORM_PLANTED(pending_passed)) ||
         bytes > kPiece || bytes > ch->out.largest_payload()) [[unlikely]]
         return false;
     std::byte* at = ch->out.reserve(bytes);
@@ -181,14 +181,15 @@ void Rank::start_send(Request& r, bool blocking)
     Channel::count(ch.ring_messages);
     Channel::count(ch.ring_bytes, bytes);
     tally(counters_.eligible_in_ring, eligible ? 1 : 0);
-    if (ch.pending.empty() && push(ch, o))
+    if ((ch.pending.empty() || STORM_PLANTED(pending_passed_by_large)) && push(ch, o))
         return sent(o);
     // No room now. What the real MPI would take at the call is copied, as far as
     // STORM_SEND_BUFFER goes; else the program's buffer is read later.
     if (!blocking && !o.owned &&
         ((bytes <= small_ && glance_at(buffered_) + bytes <= settings_.send_buffer) || r.mode == Mode::buffered)) {
         auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
-        std::memcpy(copy + o.sent, o.data + o.sent, bytes - o.sent);
+        if (!STORM_PLANTED(waiting_send_not_copied))
+            std::memcpy(copy + o.sent, o.data + o.sent, bytes - o.sent);
         o.data = copy;
         o.owned = true;
     }
@@ -302,7 +303,7 @@ std::int32_t Rank::announce_native(Request& r, Source& s, std::uint64_t bytes)
     Channel& ch = *s.channel;
     Channel::count(ch.native_messages);
     Channel::count(ch.native_bytes, bytes);
-    const std::int32_t native_tag = native_tag_after(ch.next_native_tag++);
+    const std::int32_t native_tag = native_tag_after(STORM_PLANTED(native_tag_not_counted) ? 0 : ch.next_native_tag++);
     const NativePrefix prefix{bytes, native_tag, r.mode == Mode::synchronous ? kSynchronous : 0u};
     control(ch, Kind::native, r.tag, r.comm->index, &prefix, sizeof prefix);
     return native_tag;
@@ -395,6 +396,8 @@ void Rank::acknowledge(Source& s, std::uint64_t cookie)
 {
     if (s.channel == nullptr)
         return on_ack(cookie);
+    if (STORM_PLANTED(ack_lost))
+        return;
     const Hold tables(tables_, threaded_);
     acks_.push_back({s.channel, cookie});
     adjust(acks_waiting_, 1, threaded_);
@@ -531,7 +534,8 @@ bool Rank::make_room(Channel& ch)
     backend.release();
     const GrowPrefix prefix{lane.ref, lane.bytes};
     std::memcpy(ch.out.reserve_control(sizeof prefix), &prefix, sizeof prefix);
-    ch.out.commit(Kind::grow, 0, sizeof prefix, 0, 0);
+    if (!STORM_PLANTED(growth_not_announced))
+        ch.out.commit(Kind::grow, 0, sizeof prefix, 0, 0);
     if (!direct_)
         publish(ch);
     set_word(ch.high_water, std::max(ch.high_water, ch.out.high_water()));
@@ -541,7 +545,8 @@ bool Rank::make_room(Channel& ch)
     }
     Channel::count(ch.sent_elsewhere, ch.out.tail());
     ch.out = RingWriter(lane);
-    ch.announced = 0;
+    if (!STORM_PLANTED(growth_range_kept))
+        ch.announced = 0;
     Channel::count(ch.growths);
     tally(counters_.growths);
     return true;
@@ -639,7 +644,7 @@ void Rank::place_sends(bool may_wait)
     if (!threaded_ && direct_ && waiting_.empty()) [[likely]]
         return;
     push_all_pending(true);
-    if (may_wait)
+    if (may_wait && !STORM_PLANTED(places_without_waiting))
         wait_until([&] { return !any_waiting() && all_placed(); });
 }
 

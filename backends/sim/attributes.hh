@@ -21,11 +21,12 @@ struct Attributes {
     bool overlap_order = false;     // of two writes to one place the later one stays
     bool whole_lines = false;       // a cache line of one write is never seen in part
     bool auto_progress = false;     // writes are placed without a call at the target
+    bool at_once = false;           // whole and in order: for models of time, no adversary
 };
 
 inline constexpr Attributes kRows[] = {
 #define STORM_ROW(name, direct, placement, fence, delivery, remote_cq, overlap, lines, progress)                   \
-    {name, direct, placement, fence, delivery, remote_cq, overlap, lines, progress},
+    {name, direct, placement, fence, delivery, remote_cq, overlap, lines, progress, false},
 #include "rows.def"
 #undef STORM_ROW
 };

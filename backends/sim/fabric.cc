@@ -85,6 +85,16 @@ Status Fabric::write(int from, int to, const Write& w)
         broken.push_back("a write outside of the region that it names");
     auto made = std::make_unique<Op>(*this, from, to, w);
     Op& op = *made;
+    ++here.under_way;
+    ++here.unplaced;
+    ++under_way_;
+    pair(from, to).ops.push_back(std::move(made));
+    if (attributes_.at_once) {
+        op.chunks_left = 1;
+        op.told_arrived = true;
+        time_.at(arrival ? arrival(from, to, w.bytes) : time_.now() + delay(), op, 0);
+        return Status::ok;
+    }
     op.grain = attributes_.whole_lines ? kLine : kWord;
     const std::uint64_t begin = w.offset / op.grain, end = (w.offset + w.bytes + op.grain - 1) / op.grain;
     op.chunks_left = 1 + static_cast<unsigned>(random_.below(3));
@@ -95,10 +105,6 @@ Status Fabric::write(int from, int to, const Write& w)
     const bool waits = (w.flags & kDeliveryComplete) != 0 && attributes_.delivery_complete;
     if (!waits)
         time_.at(time_.now() + delay(), op, kWritten);
-    ++here.under_way;
-    ++here.unplaced;
-    ++under_way_;
-    pair(from, to).ops.push_back(std::move(made));
     return Status::ok;
 }
 
@@ -136,12 +142,32 @@ void Fabric::place(Op& op, unsigned chunk)
     if (!may_place(op, p))
         return again_later(op, chunk, 0);
     const int to = op.to;
-    if (attributes_.auto_progress)
+    if (attributes_.at_once)
+        place_whole(op);
+    else if (attributes_.auto_progress)
         copy_pieces(op, chunk); // which may end it
     else
         port(to).ready.emplace_back(&op, chunk);
     if (poke)
         poke(to);
+}
+
+void Fabric::place_whole(Op& op)
+{
+    const Write& w = op.write;
+    if (const auto region = regions_.find(w.key); region != regions_.end() && !port(op.to).dead) {
+        const Region& r = region->second;
+        if ((w.flags & kClearBehind) != 0)
+            std::memset(r.base + (w.offset + w.bytes) % r.bytes, 0, kWord);
+        std::memcpy(r.base + w.offset, w.from, w.bytes);
+    }
+    op.chunks_left = 0;
+    op.told_written = true;
+    Port& here = port(op.from);
+    --here.unplaced;
+    --here.under_way;
+    here.events.push_back({Event::Kind::written, op.to, 0, w.cookie});
+    end_if_over(op);
 }
 
 void Fabric::copy_pieces(Op& op, unsigned chunk)

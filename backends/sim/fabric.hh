@@ -27,6 +27,7 @@ enum WriteFlags : unsigned {
     kFenced = 1,           // not begun before what was written to this peer is complete
     kDeliveryComplete = 2, // `written` only when it can be seen at the target, if that is promised
     kSignal = 4,           // the target is told `signal` after the bytes are placed
+    kClearBehind = 8,      // with at_once: the word behind them, in the region as a ring, becomes zero
 };
 
 struct Write {
@@ -77,6 +78,8 @@ public:
     void drop_link(int a, int b, Time until); // what is under way between them waits
     void kill(int rank);                      // its memory is gone, what it wrote may be torn
 
+    // When a write that leaves now is placed, if that is not left to chance.
+    std::function<Time(int from, int to, std::uint64_t bytes)> arrival;
     // Called when something may be new for a rank: memory written, an event.
     std::function<void(int rank)> poke;
     std::vector<std::string> broken; // writes that no correct user makes
@@ -104,6 +107,7 @@ private:
     Port& port(int rank);
     Pair& pair(int from, int to);
     void place(Op& op, unsigned chunk);
+    void place_whole(Op& op);
     bool may_place(const Op& op, Pair& pair) const;
     void copy_pieces(Op& op, unsigned chunk);
     void written(Op& op);

@@ -113,6 +113,10 @@ void Path::post_commit(std::uint64_t position, unsigned flags)
 void Path::publish(std::uint64_t begin, std::uint64_t end)
 {
     published = end;
+    if (fabric_.attributes().at_once) {
+        post_ring(begin, end, kClearBehind, 0);
+        return push();
+    }
     switch (mode_) {
     case Mode::stamped: publish_stamped(begin, end); break;
     case Mode::remote_cq: publish_signalled(begin, end); break;

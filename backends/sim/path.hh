@@ -8,7 +8,7 @@
 #include "base/backend.hh"
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 
@@ -94,7 +94,7 @@ private:
     Memory mirror_, ring_, seen_, stamps_; // seen_: what the receiver reads, if that is not ring_
     std::uint64_t ring_key_ = 0, head_key_ = 0;
 
-    std::deque<Segment> waiting_;
+    std::list<Segment> waiting_;
     unsigned under_way_ = 0;
     std::map<std::uint64_t, Range> uncommitted_; // mode complete, by number
     std::uint64_t ranges_ = 0;

@@ -96,7 +96,8 @@ void Native::post(Packet&& packet)
     ++messages;
     Time& latest = there.latest[packet.from];
     const Time delay = options_.delay_min + random_.below(options_.delay_max - options_.delay_min + 1);
-    latest = std::max(latest + 1, world_.time.now() + delay);
+    const Time due = arrival ? arrival(packet.from, packet.to, packet.bytes.size()) : world_.time.now() + delay;
+    latest = std::max(latest + 1, due);
     std::size_t slot = flight_.size();
     if (free_flight_.empty()) {
         flight_.push_back(std::move(packet));

@@ -49,6 +49,8 @@ public:
     void set_inside(int rank, void (*call)(void*), void* with);
     void kill(int rank);
 
+    // When bytes that leave now arrive, if that is not left to chance.
+    std::function<Time(int from, int to, std::uint64_t bytes)> arrival;
     std::function<bool(const char* call)> fails; // a fault point
     std::vector<std::string> broken;             // calls that no correct shim makes
     std::uint64_t messages = 0, turns = 0;

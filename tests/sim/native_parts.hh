@@ -107,7 +107,7 @@ struct Native::Side final : Actor {
     }
     Native* mpi = nullptr;
     int rank = -1;
-    std::deque<Packet> incoming;
+    std::list<Packet> incoming;
     std::list<Packet> unexpected;
     std::list<Request*> posted;
     std::unordered_map<int, Time> latest; // arrival of each sender's last packet

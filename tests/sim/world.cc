@@ -1,6 +1,7 @@
 #include "world.hh"
 
 #include <algorithm>
+#include <chrono>
 
 namespace storm::sim {
 
@@ -44,6 +45,7 @@ World::World(const WorldOptions& o)
 
 void World::make_rank(Virtual& v)
 {
+    const auto begin = std::chrono::steady_clock::now();
     v.clock = std::make_unique<RankClock>(*this, v);
     RankSetup setup;
     setup.real = &native.real();
@@ -54,9 +56,11 @@ void World::make_rank(Virtual& v)
     setup.world_rank = v.number;
     setup.world_size = options.ranks;
     setup.spin_limit = 0;
+    setup.requests_bytes = options.requests_bytes;
     setup.private_comm = native.private_comm();
     setup.address_of = [](int peer, std::string&) { return "sim:" + std::to_string(peer); };
     v.rank = std::make_unique<Rank>(setup);
+    start_ns += std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
     native.set_inside(v.number, [](void* rank) { static_cast<Rank*>(rank)->progress_inside(); }, v.rank.get());
 }
 

@@ -31,6 +31,7 @@ struct WorldOptions {
     FabricOptions fabric;
     NativeOptions native;
     std::size_t stack_bytes = std::size_t{64} << 10;
+    std::size_t requests_bytes = 0;     // as in RankSetup
     Time look_every = 2 * kMicrosecond; // of a rank that waits, at first
     Time look_most = 64 * kMicrosecond; // and when it has waited in vain
     bool pauses = true;                 // calls of the fabric and the real MPI may take long
@@ -78,6 +79,8 @@ public:
     bool dead(int rank) const { return ranks_[static_cast<std::size_t>(rank)].dead; }
     const std::string& aborted() const { return aborted_; }
     Time local_time(int rank) const { return time.now() + ranks_[static_cast<std::size_t>(rank)].ahead; }
+
+    double start_ns = 0; // of this processor, to make all Rank objects
 
     Timeline time;
     Random random;
