@@ -9,6 +9,7 @@
 #include "process.hh"
 #include "profiling.hh"
 #include "real_clock.hh"
+#include "runtimes.hh"
 #include "verdict.hh"
 
 #include "../topology/cores.hh"
@@ -38,6 +39,7 @@ struct Life {
     int keyval = MPI_KEYVAL_INVALID;
     RouteRules rules;
     Reporter reporter;
+    std::unique_ptr<Runtimes> runtimes;
     std::unique_ptr<Rank> rank;
     bool profiling = false;
     Counters last; // after routing has ended
@@ -173,6 +175,7 @@ int at_end(MPI_Comm, int, void*, void*)
     life->last_high_water = process.rank->report(false).high_water;
     process.rank = nullptr;
     life->rank.reset();
+    life->runtimes.reset();
     life->backend.reset();
     process.real.Comm_free(&life->private_comm);
     life->board.close();
@@ -230,6 +233,8 @@ void begin_routing(int rank, int size)
     setup.threaded = level == MPI_THREAD_MULTIPLE;
     setup.private_comm = life->private_comm;
     setup.address_of = peer_address;
+    life->runtimes = std::make_unique<Runtimes>(process.log, life->clock.ticks_per_us());
+    setup.devices = life->runtimes.get();
     setup.rules = life->rules.size() > 0 ? &life->rules : nullptr;
     life->reporter.begin(life->settings, life->backend.get(),
                          secure_getenv("STORM_BACKEND") != nullptr ? "chosen by STORM_BACKEND" : "the default");

@@ -95,6 +95,7 @@ Job::Job(const JobOptions& o)
         setup.world_size = o.ranks;
         setup.spin_limit = 0;
         setup.threaded = o.threaded;
+        setup.devices = o.devices;
         setup.private_comm = mpi.private_comm(i);
         setup.address_of = [this](int peer, std::string& why) {
             if (!unreachable_.contains(peer))
