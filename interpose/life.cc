@@ -278,7 +278,8 @@ void after_init()
         verdict = {false, life->trouble, true};
     if (!verdict.routed) {
         if (verdict.speaks) {
-            process.log.warn("not routed, all traffic goes by the real MPI (%s)", verdict.reason.c_str());
+            process.log.warn("not routed, all traffic goes by the real MPI (%s): see storm-info, or start it by "
+                             "stormrun", verdict.reason.c_str());
             Reporter::not_routed(life->settings, size, verdict.reason);
         }
         life->backend.reset();
