@@ -90,7 +90,8 @@ std::vector<Rank::Sent> Rank::all_sent(Busy busy) const
         PairReport& p = s.pair;
         s.at_once = glance_at(ch->at_once);
         p.peer = ch->peer;
-        p.path = static_cast<PairReport::Path>(glance_at(ch->path));
+        const Channel::Path path = glance_at(ch->path);
+        p.path = path == Channel::Path::sealing ? PairReport::Path::carried : static_cast<PairReport::Path>(path);
         p.ring_messages = s.at_once + glance_at(ch->ring_messages);
         p.ring_bytes = glance_at(ch->ring_bytes);
         p.native_messages = glance_at(ch->native_messages);

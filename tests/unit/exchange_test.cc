@@ -53,7 +53,10 @@ struct Exchange {
         std::mt19937_64 r(seed * 77 + 1);
         JobOptions o;
         o.ranks = kRanks;
-        o.where = r() % 8 == 0 ? Where::carried : r() % 3 == 0 ? Where::shm : Where::loop;
+        constexpr Where kPlaces[] = {Where::carried, Where::shm, Where::shm, Where::loop, Where::loop, Where::mixed};
+        o.where = kPlaces[r() % 6];
+        o.fabric.words = r() % 2 == 0;
+        o.fabric.holds = r() % 2 == 0;
         o.seed = seed;
         o.threaded = r() % 4 == 0;
         o.settings.ring_max = std::uint64_t{8192} << r() % 4;
