@@ -65,6 +65,8 @@ public:
     virtual std::string address() const = 0;          // printable, no blanks, at most 140 characters
     virtual void begin(const Begin& begin) { static_cast<void>(begin); }
     virtual void end() {}
+    virtual bool calls_mpi() const { return false; } // as Backend's
+    virtual void inside_mpi(bool inside) { static_cast<void>(inside); }
 
     // Memory for rings and for what is written from: `refused` with one clause.
     virtual Status expose(std::byte* base, std::uint64_t bytes, Region& region, std::string& why) = 0;
@@ -73,6 +75,15 @@ public:
     // ok: writes towards the peer may begin; again: under way; refused: one clause.
     virtual Status connect(int peer, std::string_view address, std::string& why) = 0;
     virtual void disconnect(int peer) = 0;
+    // What two ends tell each other to be connected, carried as a Backend's words: at most
+    // kWordMax bytes, taken after any other call.
+    static constexpr std::uint32_t kWordMax = 400;
+    virtual bool next_word(Word& word)
+    {
+        static_cast<void>(word);
+        return false;
+    }
+    virtual void take_word(const Word& word) { static_cast<void>(word); }
 
     // ok: taken, one `written` will follow. again: no room, after next() there may be.
     // Largest single write: write_max().

@@ -63,6 +63,13 @@ public:
     virtual void begin(const Begin& begin) { static_cast<void>(begin); }
     virtual void end() {}
 
+    // True when calls of this backend call the real MPI: its progress engine must not
+    // bring them back to this backend on the same thread meanwhile. Calls that come from
+    // within that engine stand between inside_mpi(true) and inside_mpi(false): no RMA call
+    // and none that blocks is then made to it.
+    virtual bool calls_mpi() const { return false; }
+    virtual void inside_mpi(bool inside) { static_cast<void>(inside); }
+
     // Sender: takes a ring of `bytes` towards `peer`, whose address() is given.
     // ok: `lane` may be written at once and the receiver finds it by `accept`, or, when
     //     it was granted by words, by the record that names it (as a grown one).
