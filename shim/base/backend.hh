@@ -143,6 +143,15 @@ public:
     // again, as late writes may come.
     virtual void strand(int peer, Lane& lane) { close(peer, lane); }
 
+    // True when what came from a peer is not what it sent (STORM_VERIFY): `why` names the
+    // provider. The rank ends the job. `progress` delivers nothing of it.
+    virtual bool torn(int& peer, std::string& why)
+    {
+        static_cast<void>(peer);
+        static_cast<void>(why);
+        return false;
+    }
+
     // Facts for the report, as "ordering: stamped (...)": the n-th, "" behind the last.
     virtual std::string fact(unsigned n) const
     {
