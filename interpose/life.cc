@@ -97,6 +97,16 @@ std::string nic_for(const std::string& backend)
     return choice.name;
 }
 
+void for_fabrics(const Settings& settings, BackendSettings& wanted)
+{
+    wanted.ordering = settings.ordering;
+    wanted.verify = settings.verify;
+    wanted.batch = static_cast<unsigned>(settings.batch);
+    wanted.progress_thread = settings.progress == "thread";
+    wanted.flush_us = static_cast<unsigned>(settings.flush_us);
+    wanted.ofi_provider = settings.ofi_provider;
+}
+
 void open_backend()
 {
     const std::string& name = life->settings.backend;
@@ -107,6 +117,7 @@ void open_backend()
     if (plugin != nullptr) {
         BackendSettings wanted{life->board.rank(), life->settings.memory_max, &process.log};
         wanted.nic = nic_for(name);
+        for_fabrics(life->settings, wanted);
         life->backend.reset(plugin->open(wanted, why));
     }
     if (life->backend == nullptr)

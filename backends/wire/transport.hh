@@ -89,7 +89,8 @@ public:
     // Largest single write: write_max().
     virtual Status write(int peer, const Write& write) = 0;
     virtual std::uint64_t write_max() const = 0;
-    // A write of at most so many bytes has its source free when write() returns.
+    // A write of at most so many bytes, unless it is kDeliveryComplete, has its source free
+    // when write() returns; a `written` may follow or not.
     virtual std::uint64_t inline_max() const { return 0; }
 
     // Moves what must be moved by this process, and tells the next event.
@@ -99,6 +100,12 @@ public:
     virtual std::string why(int peer) const = 0;
     // A descriptor that becomes readable when next() may have something, or -1.
     virtual int descriptor() const { return -1; }
+
+    // For fabrics that are slow to tell of a dead link or host: the IP address of our device,
+    // on which a helper thread answers whether this process lives (pulse.hh), and what is
+    // wrong with its link, "" when nothing is known to be.
+    virtual std::string pulse_host() const { return {}; }
+    virtual std::string link_trouble() const { return {}; }
 };
 
 } // namespace storm::wire

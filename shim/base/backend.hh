@@ -166,8 +166,15 @@ struct BackendSettings {
     std::uint64_t memory_max = 0;
     const Log* log = nullptr;
     std::string nic{}; // device or interface for other hosts; "" for the backend's own choice
+    // Of fabrics, as the settings of the same names say (shim/settings.def).
+    std::string ordering = "auto";
+    bool verify = false;
+    unsigned batch = 64;
+    bool progress_thread = false;
+    unsigned flush_us = 50;
+    std::string ofi_provider = "auto";
 };
-constexpr unsigned kBackendAbi = 2;
+constexpr unsigned kBackendAbi = 3;
 struct BackendPlugin {
     unsigned abi;
     const char* name;
