@@ -70,7 +70,8 @@ void Rank::send_letters(bool may_wait)
 void Rank::handle_carried(Channel& ch, const RecordHeader& header, const std::byte* payload)
 {
     const auto text_from = [&](std::size_t at) {
-        return std::string(reinterpret_cast<const char*>(payload) + at, header.bytes - std::min<std::size_t>(at, header.bytes));
+        const std::size_t end = std::max<std::size_t>(at, header.bytes);
+        return std::string(reinterpret_cast<const char*>(payload) + at, end - at);
     };
     switch (header.kind) {
     case Kind::grow: {
@@ -319,8 +320,10 @@ void Rank::watch_links()
 void Rank::cut_off(int peer, int error)
 {
     std::string fabric = why_carried(peer);
+    if (!fabric.empty())
+        fabric = "; " + fabric;
     end_job("the real MPI carries nothing between ranks " + std::to_string(setup_.world_rank) + " and " +
-            std::to_string(peer) + " (error class " + std::to_string(error) + (fabric.empty() ? "" : "; ") + fabric + ")");
+            std::to_string(peer) + " (error class " + std::to_string(error) + fabric + ")");
 }
 
 std::string Rank::why_carried(int peer) const

@@ -154,6 +154,8 @@ RankReport Rank::told(bool waits, Busy busy)
     std::sort(r.pairs.begin(), r.pairs.end(), [](const auto& a, const auto& b) { return a.peer < b.peer; });
     if (!setup_.backend_reason.empty())
         r.fallbacks.push_back(setup_.backend_reason);
+    if (!setup_.fabric_reason.empty())
+        r.fallbacks.push_back("no fabric: " + setup_.fabric_reason);
     {
         const Hold tables(tables_, threaded_);
         for (const auto& [peer, why] : carried_why_)

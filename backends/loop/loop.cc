@@ -324,7 +324,8 @@ public:
                 move_heads(*ring);
         }
         for (auto& [to, end] : ends_)
-            std::erase_if(end.claimed, [&](const Announced& a) { return a.wait > 0 && lost(a.ring->from, a.ring->to); });
+            std::erase_if(end.claimed,
+                          [&](const Announced& a) { return a.wait > 0 && lost(a.ring->from, a.ring->to); });
         for (auto& [to, end] : ends_)
             for (Announced& a : end.claimed)
                 if (a.ring->from == rank && a.wait > 0 && --a.wait == 0)

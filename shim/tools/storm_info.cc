@@ -175,7 +175,7 @@ std::vector<BackendFound> find_backends(const std::string &library, const Settin
                                      [](const SettingInfo &s) { return std::strcmp(s.name, "STORM_BACKEND") == 0; });
     const std::string names(choice->help, std::strcspn(choice->help, ":"));
     for (const auto &name : split_words(names, "|")) {
-        if (name == "none") continue;
+        if (name == "none" || name == "auto") continue;
         BackendFound backend{name, "", ""};
         const std::string folder = directory_of(library);
         const Words places = {folder + "/storm/libstorm-" + name + ".so",
