@@ -45,15 +45,7 @@ struct Messages::Operation {
     std::uint64_t key = 0;
 };
 
-Messages::Messages(const Log* log) : log_(log)
-{
-    promises_.provider = "mpi_p2p";
-    promises_.delivery_complete = true; // the target says so
-    promises_.remote_cq = true;
-    promises_.placement_order = true;   // one thread places everything, in order
-    promises_.fenced = true;
-    promises_.whole_lines = true;
-}
+Messages::Messages(const Log* log) : log_(log), promises_(wire::promises_of("mpi_p2p", "")) {}
 
 Messages::~Messages() = default;
 

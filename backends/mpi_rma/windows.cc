@@ -11,15 +11,11 @@ using wire::Write;
 namespace {
 
 // Open MPI's components stop at 32 or 64, and one of them hangs afterwards.
-constexpr std::size_t kAttachedMost = 24;
+constexpr std::size_t kAttachedMost = 30;
 
 } // namespace
 
-Windows::Windows(const Log* log) : log_(log), messages_(log)
-{
-    promises_.provider = "mpi_rma";
-    promises_.delivery_complete = true; // what a flush says
-}
+Windows::Windows(const Log* log) : log_(log), promises_(wire::promises_of("mpi_rma", "")), messages_(log) {}
 
 std::string Windows::said(int error) const
 {
