@@ -56,7 +56,8 @@ class Verbs final : public wire::Transport {
 public:
     Verbs(const BackendSettings& settings, Resources&& resources, std::unique_ptr<Manager> manager)
         : log_(settings.log), r_(std::move(resources)), manager_(std::move(manager)),
-          promises_(wire::promises_of(row_of(r_.device), "")), name_("verbs " + r_.device.name)
+          promises_(wire::promises_of(row_of(r_.device), "")), name_("verbs " + r_.device.name),
+          rank_(settings.world_rank_hint)
     {
     }
     ~Verbs() override;
@@ -100,6 +101,7 @@ private:
     std::unique_ptr<Manager> manager_; // iWARP's connections
     wire::Promises promises_;
     std::string name_;
+    const int rank_; // one of a device's several users
     std::uint32_t inline_max_ = 0;
     std::unordered_map<int, std::unique_ptr<Queue>> queues_;
     std::unordered_map<std::uint32_t, int> peers_; // by the number of our queue pair
@@ -187,7 +189,7 @@ std::string Verbs::address() const
     int n = std::snprintf(text, sizeof text, "%s/", kind_of(r_.device.fabric));
     for (int i = 0; i < 16; ++i)
         n += std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), "%02x", gid[i]);
-    std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), "/%x", r_.device.lid);
+    std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), "/%x/%d", r_.device.lid, rank_);
     return text;
 }
 

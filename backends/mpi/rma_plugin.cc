@@ -3,19 +3,19 @@
 
 #include "../wire/wire.hh"
 
-namespace storm::mpi_rma {
+namespace storm::mpi {
 namespace {
 
 Backend* open(const BackendSettings& settings, std::string& why)
 {
-    auto transport = open_transport(settings, why);
+    auto transport = open_windows(settings, why);
     return transport != nullptr ? wire::make("mpi_rma", std::move(transport), settings, why).release() : nullptr;
 }
 
 } // namespace
-} // namespace storm::mpi_rma
+} // namespace storm::mpi
 
 extern "C" {
 [[gnu::visibility("default")]] extern const storm::BackendPlugin storm_backend;
-const storm::BackendPlugin storm_backend = {storm::kBackendAbi, "mpi_rma", storm::mpi_rma::open};
+const storm::BackendPlugin storm_backend = {storm::kBackendAbi, "mpi_rma", storm::mpi::open};
 }

@@ -3,19 +3,19 @@
 
 #include "../wire/wire.hh"
 
-namespace storm::mpi_p2p {
+namespace storm::mpi {
 namespace {
 
 Backend* open(const BackendSettings& settings, std::string& why)
 {
-    auto transport = open_transport(settings, why);
+    auto transport = open_messages(settings, why);
     return transport != nullptr ? wire::make("mpi_p2p", std::move(transport), settings, why).release() : nullptr;
 }
 
 } // namespace
-} // namespace storm::mpi_p2p
+} // namespace storm::mpi
 
 extern "C" {
 [[gnu::visibility("default")]] extern const storm::BackendPlugin storm_backend;
-const storm::BackendPlugin storm_backend = {storm::kBackendAbi, "mpi_p2p", storm::mpi_p2p::open};
+const storm::BackendPlugin storm_backend = {storm::kBackendAbi, "mpi_p2p", storm::mpi::open};
 }
