@@ -125,7 +125,7 @@ private:
     const bool verify_, threaded_;
     const unsigned batch_, flush_us_;
     const std::uint64_t memory_max_;
-    int rank_;
+    const int rank_;
     std::uint64_t inline_max_ = 0;
 
     std::unordered_map<int, Peer> peers_;

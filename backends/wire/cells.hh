@@ -46,10 +46,7 @@ inline std::uint32_t cell_check(const CellHead& head, const std::byte* payload)
 {
     CellHead plain = head;
     plain.check = 0;
-    std::uint32_t seed;
-    std::memcpy(&seed, &plain, sizeof seed);
-    seed = crc32c(seed, &plain, sizeof plain);
-    return checksum(seed, payload, plain.used);
+    return checksum(crc32c(0, &plain, sizeof plain), payload, plain.used);
 }
 
 // Writes the header in front of a payload that stands at `at` + 16.

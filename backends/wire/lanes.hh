@@ -133,6 +133,7 @@ struct Inbound {
     Block block; // what is written there
     std::uint64_t told_head = 0, told_seen = 0;
     bool telling = false, owes = false;
+    std::uint32_t silent = 0; // looks since the last one
 
     bool opened = false, closed = false, stranded = false;
     bool lost = false; // the fabric brings nothing to the sender any more

@@ -131,7 +131,7 @@ bool Wire::send_cells(Outbound& o)
 {
     const Shape& s = o.shape;
     const std::uint64_t slot = o.unit % s.cells;
-    const std::uint64_t most = std::min({o.credit(), s.cells - slot, std::max<std::uint64_t>(kPieceMax / s.cell_bytes, 1)});
+    const std::uint64_t most = std::min({o.credit(), s.cells - slot, kPieceMax / s.cell_bytes});
     std::uint64_t n = 0, at = o.batch_at, end = 0;
     for (; n < most && at < o.batch_to; ++n) {
         std::byte* cell = o.cells() + s.cell(o.unit + n);
@@ -244,7 +244,8 @@ bool Wire::send_cell(Outbound& o, const CellHead& head, const void* payload, uns
         return false;
     const bool question = head.kind == kQuestion;
     std::byte* cell = o.cells() + o.shape.cell(o.unit);
-    Write w{.from = cell, .bytes = sizeof head + head.used, .address = o.landing + o.shape.cell(o.unit), .flags = flags};
+    Write w{.from = cell, .bytes = sizeof head + head.used, .address = o.landing + o.shape.cell(o.unit),
+            .flags = flags};
     if (o.shape.mode == Mode::remote_cq) {
         w.flags |= kSignal;
         w.signal = Signal{o.slot, static_cast<std::uint8_t>(o.unit), question, 0}.number();
@@ -269,7 +270,8 @@ void Wire::read_block(Outbound& o)
     HeadBlock block;
     // acquire: what the receiver read comes before it is overwritten; the checksum tells
     // a block that is not all there
-    const std::uint64_t head = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(o.block.at)).load(std::memory_order_acquire);
+    const std::uint64_t head =
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(o.block.at)).load(std::memory_order_acquire);
     std::memcpy(&block, o.block.at, sizeof block);
     // relaxed: we alone store it
     const std::uint64_t known = o.head.load(std::memory_order_relaxed);

@@ -84,7 +84,6 @@ std::string Wire::address() const
 void Wire::begin(const Begin& begin)
 {
     const Guard lock = guard();
-    rank_ = begin.world_rank;
     transport_->begin(begin);
 }
 
