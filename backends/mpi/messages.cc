@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace storm::mpi_p2p {
+namespace storm::mpi {
 
 using wire::Event;
 using wire::Region;
@@ -17,6 +17,7 @@ constexpr std::size_t kSends = 64;
 constexpr unsigned kSendingMost = 4; // messages to one peer on their way, full ones
 constexpr std::uint32_t kMagic = 0x53744d31;
 constexpr int kTag = 1;
+constexpr std::string_view kPrefix = "messages:";
 
 std::string said(const RealMpi& real, int error)
 {
@@ -45,14 +46,9 @@ struct Messages::Operation {
     std::uint64_t key = 0;
 };
 
-Messages::Messages(const Log* log) : log_(log)
+Messages::Messages(const Log* log, int rank)
+    : log_(log), promises_(wire::promises_of("mpi_p2p", "")), address_(std::string(kPrefix) + std::to_string(rank))
 {
-    promises_.provider = "mpi_p2p";
-    promises_.delivery_complete = true; // the target says so
-    promises_.remote_cq = true;
-    promises_.placement_order = true;   // one thread places everything, in order
-    promises_.fenced = true;
-    promises_.whole_lines = true;
 }
 
 Messages::~Messages() = default;
@@ -77,8 +73,8 @@ void Messages::begin(const Begin& begin)
         free_.push_back(i);
     for (std::size_t i = 0; i < kReceives; ++i) {
         receives_[i] = std::make_unique<std::byte[]>(kMessageBytes);
-        begin.real->Recv_init(receives_[i].get(), static_cast<int>(kMessageBytes), begin.real->byte, MPI_ANY_SOURCE, kTag,
-                              begin.comm, &requests_[i]);
+        begin.real->Recv_init(receives_[i].get(), static_cast<int>(kMessageBytes), begin.real->byte, MPI_ANY_SOURCE,
+                              kTag, begin.comm, &requests_[i]);
         start(i);
     }
 }
@@ -129,7 +125,7 @@ void Messages::withdraw(Region& region)
 
 Status Messages::connect(int peer, std::string_view address, std::string& why)
 {
-    if (job_.real == nullptr || peer < 0 || peer >= job_.world_size || address != this->address()) {
+    if (job_.real == nullptr || peer < 0 || peer >= job_.world_size || !address.starts_with(kPrefix)) {
         why = job_.real == nullptr ? "MPI is not there yet, or no more" : "the peer uses another fabric";
         return Status::refused;
     }
@@ -155,7 +151,8 @@ void Messages::disconnect(int peer)
 
 std::string Messages::why(int peer) const
 {
-    return peer >= 0 && static_cast<std::size_t>(peer) < peers_.size() ? peers_[static_cast<std::size_t>(peer)].why : "";
+    const auto index = static_cast<std::size_t>(peer);
+    return peer >= 0 && index < peers_.size() ? peers_[index].why : "";
 }
 
 void Messages::fail(int peer, const std::string& why)
@@ -426,9 +423,9 @@ bool Messages::next(Event& event)
     return true;
 }
 
-std::unique_ptr<wire::Transport> open_transport(const BackendSettings& settings, std::string&)
+std::unique_ptr<wire::Transport> open_messages(const BackendSettings& settings, std::string&)
 {
-    return std::make_unique<Messages>(settings.log);
+    return std::make_unique<Messages>(settings.log, settings.world_rank_hint);
 }
 
-} // namespace storm::mpi_p2p
+} // namespace storm::mpi

@@ -17,16 +17,16 @@
 #include <unordered_map>
 #include <vector>
 
-namespace storm::mpi_p2p {
+namespace storm::mpi {
 
 class Messages final : public wire::Transport {
 public:
-    explicit Messages(const Log* log);
+    Messages(const Log* log, int rank);
     ~Messages() override;
 
     const char* name() const override { return "messages of MPI"; }
     const wire::Promises& promises() const override { return promises_; }
-    std::string address() const override { return "p2p"; }
+    std::string address() const override { return address_; }
     void begin(const Begin& begin) override;
     void end() override;
     bool calls_mpi() const override { return true; }
@@ -86,6 +86,7 @@ private:
 
     const Log* log_;
     wire::Promises promises_;
+    const std::string address_;
     Begin job_;
     std::vector<Peer> peers_;
     std::vector<std::unique_ptr<std::byte[]>> receives_;
@@ -103,6 +104,6 @@ private:
     std::size_t told_ = 0;
 };
 
-std::unique_ptr<wire::Transport> open_transport(const BackendSettings& settings, std::string& why);
+std::unique_ptr<wire::Transport> open_messages(const BackendSettings& settings, std::string& why);
 
-} // namespace storm::mpi_p2p
+} // namespace storm::mpi

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace storm::mpi_rma {
+namespace storm::mpi {
 
 using wire::Event;
 using wire::Region;
@@ -11,14 +11,15 @@ using wire::Write;
 namespace {
 
 // Open MPI's components stop at 32 or 64, and one of them hangs afterwards.
-constexpr std::size_t kAttachedMost = 24;
+constexpr std::size_t kAttachedMost = 30;
+constexpr std::string_view kPrefix = "windows:";
 
 } // namespace
 
-Windows::Windows(const Log* log) : log_(log), messages_(log)
+Windows::Windows(const Log* log, int rank)
+    : log_(log), promises_(wire::promises_of("mpi_rma", "")), address_(std::string(kPrefix) + std::to_string(rank)),
+      messages_(log, rank)
 {
-    promises_.provider = "mpi_rma";
-    promises_.delivery_complete = true; // what a flush says
 }
 
 std::string Windows::said(int error) const
@@ -124,7 +125,7 @@ void Windows::withdraw(Region& region)
 
 Status Windows::connect(int peer, std::string_view address, std::string& why)
 {
-    const bool known = peer >= 0 && static_cast<std::size_t>(peer) < peers_.size() && address == this->address();
+    const bool known = peer >= 0 && static_cast<std::size_t>(peer) < peers_.size() && address.starts_with(kPrefix);
     Peer* p = known ? &peers_[static_cast<std::size_t>(peer)] : nullptr;
     if (!why_none_.empty() || p == nullptr || p->failed) {
         why = !why_none_.empty() ? why_none_ : p == nullptr ? "the peer uses another fabric" : p->why;
@@ -179,8 +180,8 @@ Status Windows::write(int peer, const Write& write)
         return messages_.write(peer, write);
     const RealMpi& real = *job_.real;
     const int bytes = static_cast<int>(write.bytes);
-    const int error = real.Put(write.from, bytes, real.byte, peer, static_cast<MPI_Aint>(write.address), bytes, real.byte,
-                               window_);
+    const int error = real.Put(write.from, bytes, real.byte, peer, static_cast<MPI_Aint>(write.address), bytes,
+                               real.byte, window_);
     if (error != MPI_SUCCESS) {
         fail(peer, said(error));
         return Status::refused;
@@ -223,9 +224,9 @@ bool Windows::next(Event& event)
     return true;
 }
 
-std::unique_ptr<wire::Transport> open_transport(const BackendSettings& settings, std::string&)
+std::unique_ptr<wire::Transport> open_windows(const BackendSettings& settings, std::string&)
 {
-    return std::make_unique<Windows>(settings.log);
+    return std::make_unique<Windows>(settings.log, settings.world_rank_hint);
 }
 
-} // namespace storm::mpi_rma
+} // namespace storm::mpi

@@ -3,19 +3,19 @@
 // may be made, writes go as messages (mpi_p2p), so that nobody waits for them in vain.
 #pragma once
 
-#include "../mpi_p2p/messages.hh"
+#include "messages.hh"
 
 #include <vector>
 
-namespace storm::mpi_rma {
+namespace storm::mpi {
 
 class Windows final : public wire::Transport {
 public:
-    explicit Windows(const Log* log);
+    Windows(const Log* log, int rank);
 
     const char* name() const override { return "windows of MPI"; }
     const wire::Promises& promises() const override { return promises_; }
-    std::string address() const override { return "rma"; }
+    std::string address() const override { return address_; }
     void begin(const Begin& begin) override;
     void end() override;
     bool calls_mpi() const override { return true; }
@@ -45,7 +45,8 @@ private:
 
     const Log* log_;
     wire::Promises promises_;
-    mpi_p2p::Messages messages_;
+    const std::string address_;
+    Messages messages_;
     Begin job_;
     MPI_Win window_ = nullptr;
     std::string why_none_ = "MPI is not there yet, or no more";
@@ -57,6 +58,6 @@ private:
     bool inside_ = false;
 };
 
-std::unique_ptr<wire::Transport> open_transport(const BackendSettings& settings, std::string& why);
+std::unique_ptr<wire::Transport> open_windows(const BackendSettings& settings, std::string& why);
 
-} // namespace storm::mpi_rma
+} // namespace storm::mpi
