@@ -45,7 +45,8 @@ std::string address_of(const Backend* backend)
 std::string word_of(const std::string& words, int n, const Backend& backend, std::string& why)
 {
     const std::size_t blank = words.find(' ');
-    const std::string word = n == 0 ? words.substr(0, blank) : blank == std::string::npos ? "" : words.substr(blank + 1);
+    const std::string second = blank == std::string::npos ? "" : words.substr(blank + 1);
+    const std::string word = n == 0 ? words.substr(0, blank) : second;
     const std::string name = std::string(backend.name()) + ":";
     if (word.starts_with(name))
         return word.substr(name.size());

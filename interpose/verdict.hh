@@ -21,9 +21,10 @@ std::string presence(const std::string& agreement, const std::string& address);
 std::string address_in(const std::string& presence);
 
 // After the real MPI_Init. `own` is this rank's presence, `trouble` why it cannot take
-// part ("" when it can), `fabric` the one it has opened ("" when there is none). The ranks form a binary tree: each looks its neighbours in
-// the tree up on the board; those that are there combine their words up and down the
-// tree by messages of the real MPI, which no rank without the shim ever sees.
+// part ("" when it can), `fabric` the one that it has opened ("" when there is none). The
+// ranks form a binary tree: each looks its neighbours in the tree up on the board; those
+// that are there combine their words up and down the tree by messages of the real MPI,
+// which no rank without the shim ever sees.
 Verdict agree(const RealMpi& real, Pmix& board, int rank, int size, const std::string& own,
               const std::string& trouble, const std::string& fabric, int seconds);
 
