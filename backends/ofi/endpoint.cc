@@ -363,11 +363,13 @@ bool Endpoint::next(Event& event)
             continue;
         }
         const fi_cq_data_entry& entry = entries_[entry_++];
-        if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) {
+        // some providers set this flag on the writer's side too
+        const bool ours = entry.op_context != nullptr && (entry.flags & FI_REMOTE_WRITE) == 0;
+        if ((entry.flags & FI_REMOTE_CQ_DATA) != 0 && !ours) {
             event = {Event::Kind::arrived, -1, static_cast<std::uint32_t>(entry.data), 0};
             return true;
         }
-        if (entry.op_context == nullptr)
+        if (!ours)
             continue;
         auto* context = reinterpret_cast<Context*>(entry.op_context);
         event = {Event::Kind::written, context->peer, 0, context->cookie};
