@@ -108,6 +108,7 @@ int Rank::wait_as(Call call, MPI_Request* request, MPI_Status* status)
 {
     int error = MPI_SUCCESS;
     MPI_Comm where = nullptr;
+    leave_held();
     if (owns(*request))
         wait_until([&, r = &ours(*request)] { return complete(*r); });
     settle(request, status, false, error, where);
@@ -118,6 +119,7 @@ int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
 {
     int error = MPI_SUCCESS;
     MPI_Comm where = nullptr;
+    flush_held();
     if (owns(*request) && ours(*request).active()) {
         poll();
         if (ours(*request).active()) {
@@ -154,6 +156,7 @@ int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS;
     bool ours_failed = false;
+    leave_held();
     for (int i = 0; i < count; ++i)
         if (owns(requests[i])) {
             const Request& r = ours(requests[i]);
@@ -194,6 +197,7 @@ int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statu
         });
     };
     *flag = 0;
+    flush_held();
     if (!all_ours()) {
         poll();
         if (!all_ours()) {
@@ -271,7 +275,8 @@ int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Statu
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS;
     Idle idle(*this);
-    bool moved = poll();
+    const Look look = call == Call::waitany || call == Call::waitsome ? Look::wait : Look::test;
+    bool moved = poll(look);
     for (;;) {
         const Glance g = glance(count, requests);
         if (g.native) {
@@ -307,7 +312,7 @@ int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Statu
         }
         if (!moved)
             idle.step();
-        moved = poll();
+        moved = poll(look);
     }
     return error == MPI_SUCCESS ? error : raise(call, where, error);
 }
@@ -336,7 +341,8 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS, native_rc = MPI_SUCCESS;
     Idle idle(*this);
-    bool moved = poll();
+    const Look look = call == Call::waitany || call == Call::waitsome ? Look::wait : Look::test;
+    bool moved = poll(look);
     for (;;) {
         bool active = false;
         std::vector<int> ready;
@@ -376,7 +382,7 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
         }
         if (!moved)
             idle.step();
-        moved = poll();
+        moved = poll(look);
     }
     return error == MPI_SUCCESS ? native_rc : raise(call, where, error);
 }

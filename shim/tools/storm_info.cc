@@ -146,7 +146,7 @@ const BackendPlugin *load_plugin(const std::string &path, std::string &why) {
 }
 
 // Two processes do what two ranks do: one opens the backend, the other claims a ring
-// in it. Returns "" when that works.
+// in it, or asks for one. Returns "" when that works. What needs the real MPI is not asked.
 std::string try_backend(const std::string &path, const Settings &settings) {
     std::string why;
     const BackendPlugin *plugin = load_plugin(path, why);
@@ -155,13 +155,14 @@ std::string try_backend(const std::string &path, const Settings &settings) {
     log.set_level(LogLevel::quiet);
     const std::unique_ptr<Backend> receiver(plugin->open({0, settings.memory_max, &log}, why));
     if (receiver == nullptr) return why;
+    if (receiver->calls_mpi()) return "";
     const auto answer = in_child(
         [&] {
             std::string refusal;
             const std::unique_ptr<Backend> sender(plugin->open({1, settings.memory_max, &log}, refusal));
             Lane lane;
             if (sender != nullptr && sender->claim(0, receiver->address(), std::bit_ceil(settings.ring_min), lane,
-                                                   refusal) == Status::ok)
+                                                   refusal) != Status::refused)
                 return std::string();
             return refusal.empty() ? std::string("it does not say why") : refusal;
         },
@@ -175,7 +176,7 @@ std::vector<BackendFound> find_backends(const std::string &library, const Settin
                                      [](const SettingInfo &s) { return std::strcmp(s.name, "STORM_BACKEND") == 0; });
     const std::string names(choice->help, std::strcspn(choice->help, ":"));
     for (const auto &name : split_words(names, "|")) {
-        if (name == "none") continue;
+        if (name == "none" || name == "auto") continue;
         BackendFound backend{name, "", ""};
         const std::string folder = directory_of(library);
         const Words places = {folder + "/storm/libstorm-" + name + ".so",
@@ -185,6 +186,8 @@ std::vector<BackendFound> find_backends(const std::string &library, const Settin
             backend.why = "plugins stand beside libstorm.so, which was not found";
         } else if (place == places.end()) {
             backend.why = "not found (searched: " + joined(places, ", ") + ")";
+            for (const auto &lack : split_words(STORM_NOT_BUILT, ";"))
+                if (lack.starts_with(name + ": ")) backend.why = lack.substr(name.size() + 2);
         } else {
             backend.path = absolute(*place);
             std::string why;

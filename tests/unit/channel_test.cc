@@ -15,7 +15,7 @@ struct Custom {
     std::vector<MPI_Request> requests;
     std::vector<std::pair<Comm*, MPI_Comm>> made, again;
     std::vector<std::string> reasons;
-    unsigned entered = 0;
+    unsigned entered = 0, calm = 0;
 
     Job& start()
     {
@@ -301,8 +301,9 @@ void quiesced_rank_has_no_sends_left(Custom& f)
     f.messages(60, 1000);
     f.send_all();
     f.job->on_yield[0] = [&f] {
-        if (!RankTest::waiting((*f.job)[0]) && f.entered++ == 0)
-            (*f.job)[1].quiesce(); // the other one enters last
+        // the other one enters last, when this one has seen that all is placed
+        if (RankTest::at_rest((*f.job)[0]) && ++f.calm > 1 && f.entered++ == 0)
+            (*f.job)[1].quiesce();
     };
     (*f.job)[0].quiesce();
     assert_false(RankTest::waiting((*f.job)[0]));
