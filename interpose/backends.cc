@@ -122,23 +122,26 @@ void Backends::close()
     near_.reset();
 }
 
-void Backends::begin(const RealMpi& real, int rank, int size, Reporter& reporter)
+void Backends::begin(const RealMpi& real, int rank, int size)
 {
     if (fabric_ == nullptr)
         return;
     real.Comm_dup(real.comm_world, &comm_);
     real.Comm_set_errhandler(comm_, real.errors_return);
     fabric_->begin({&real, comm_, rank, size});
-    for (unsigned n = 0;; ++n) {
-        const std::string fact = fabric_->fact(n);
-        if (fact.empty())
+}
+
+std::vector<std::string> Backends::facts() const
+{
+    std::vector<std::string> all;
+    for (unsigned n = 0; fabric_ != nullptr; ++n) {
+        all.push_back(fabric_->fact(n));
+        if (all.back().empty()) {
+            all.pop_back();
             break;
-        const std::size_t colon = fact.find(": ");
-        if (colon == std::string::npos)
-            reporter.fact("fabric", fact);
-        else
-            reporter.fact(fact.substr(0, colon), fact.substr(colon + 2));
+        }
     }
+    return all;
 }
 
 void Backends::end(const RealMpi& real)

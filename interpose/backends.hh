@@ -27,13 +27,14 @@ public:
     void close();
 
     // After MPI_Init and before MPI_Finalize, on all ranks alike.
-    void begin(const RealMpi& real, int rank, int size, Reporter& reporter);
+    void begin(const RealMpi& real, int rank, int size);
     void end(const RealMpi& real);
 
     Backend* near() const { return near_.get(); }
     Backend* fabric() const { return fabric_.get(); }
     const std::string& fabric_reason() const { return fabric_reason_; }
     std::string names() const;
+    std::vector<std::string> facts() const; // of the fabric, "key: value" each
 
 private:
     std::unique_ptr<Backend> open_one(const std::string& name, const Settings& settings, const Pmix& board,

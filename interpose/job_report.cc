@@ -94,6 +94,13 @@ JobReport Reporter::head(int ranks) const
     job.backend = backend_;
     job.backend_why = backend_why_;
     job.facts = facts_;
+    for (const std::string& fact : backend_facts_) {
+        const std::size_t colon = fact.find(": ");
+        if (colon == std::string::npos)
+            job.facts.emplace_back("fabric", fact);
+        else
+            job.facts.emplace_back(fact.substr(0, colon), fact.substr(colon + 2));
+    }
     job.settings = list_of(*settings_);
     return job;
 }

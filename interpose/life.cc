@@ -132,6 +132,7 @@ int at_end(MPI_Comm, int, void*, void*)
     if (process.rank == nullptr || ::getpid() != life->pid)
         return MPI_SUCCESS;
     process.rank->quiesce();
+    life->reporter.backend_facts(life->backends.facts());
     life->reporter.at_finalize(*process.rank, life->private_comm);
     open_mpi::unregister_progress(progress_callback);
     life->last = process.rank->counters();
@@ -181,7 +182,8 @@ void begin_routing(int rank, int size)
     setup.clock = &life->clock;
     setup.log = &process.log;
     setup.settings = &life->settings;
-    life->backends.begin(real, rank, size, life->reporter);
+    life->backends.begin(real, rank, size);
+    life->reporter.backend_facts(life->backends.facts());
     setup.backend = life->backends.near();
     setup.fabric = life->backends.fabric();
     setup.fabric_reason = life->backends.fabric_reason();
