@@ -139,8 +139,7 @@ private:
     void skip(std::uint64_t at, std::uint64_t to_end)
     {
         // relaxed: ordered by the release below
-        if (!STORM_PLANTED(first_word_not_cleared))
-            Access::store(*commit_word(lane_.base), 0, std::memory_order_relaxed, Site::clear_first);
+        Access::store(*commit_word(lane_.base), 0, std::memory_order_relaxed, Site::clear_first);
         const RecordHeader header{0, Kind::skip, 0, turn_++, 0, 0};
         std::uint64_t word;
         std::memcpy(&word, &header, 8);
