@@ -1,7 +1,5 @@
 #include "windows.hh"
 
-#include <algorithm>
-
 namespace storm::mpi {
 
 using wire::Event;
@@ -80,9 +78,6 @@ void Windows::end()
     if (job_.real == nullptr)
         return;
     const RealMpi& real = *job_.real;
-    for (const int peer : to_flush_)
-        flush(peer);
-    to_flush_.clear();
     messages_.end(); // after it nobody writes
     if (window_ != nullptr) {
         if (why_none_.empty())
@@ -140,7 +135,6 @@ void Windows::disconnect(int peer)
     if (peer < 0 || static_cast<std::size_t>(peer) >= peers_.size())
         return;
     peers_[static_cast<std::size_t>(peer)].connected = false;
-    peers_[static_cast<std::size_t>(peer)].cookies.clear(); // the puts are flushed nevertheless
     messages_.disconnect(peer);
 }
 
@@ -159,7 +153,6 @@ void Windows::fail(int peer, const std::string& why)
         return;
     p.failed = true;
     p.why = why;
-    p.cookies.clear();
     if (log_ != nullptr)
         log_->debug("mpi_rma: rank %d cannot be reached (%s)", peer, why.c_str());
     if (p.connected)
@@ -180,26 +173,18 @@ Status Windows::write(int peer, const Write& write)
         return messages_.write(peer, write);
     const RealMpi& real = *job_.real;
     const int bytes = static_cast<int>(write.bytes);
-    const int error = real.Put(write.from, bytes, real.byte, peer, static_cast<MPI_Aint>(write.address), bytes,
-                               real.byte, window_);
+    int error = real.Put(write.from, bytes, real.byte, peer, static_cast<MPI_Aint>(write.address), bytes, real.byte,
+                         window_);
+    // At once: the next call may come from inside, where the real MPI may have us for long
+    // and a flush is not allowed.
+    if (error == MPI_SUCCESS)
+        error = real.Win_flush(peer, window_);
     if (error != MPI_SUCCESS) {
         fail(peer, said(error));
         return Status::refused;
     }
-    if (std::find(to_flush_.begin(), to_flush_.end(), peer) == to_flush_.end())
-        to_flush_.push_back(peer);
-    p.cookies.push_back(write.cookie);
+    events_.push_back({Event::Kind::written, peer, 0, write.cookie});
     return Status::ok;
-}
-
-void Windows::flush(int peer)
-{
-    Peer& p = peers_[static_cast<std::size_t>(peer)];
-    if (const int error = job_.real->Win_flush(peer, window_); error != MPI_SUCCESS)
-        return fail(peer, said(error));
-    for (const std::uint64_t cookie : p.cookies)
-        events_.push_back({Event::Kind::written, peer, 0, cookie});
-    p.cookies.clear();
 }
 
 bool Windows::next(Event& event)
@@ -212,13 +197,7 @@ bool Windows::next(Event& event)
                 peers_[static_cast<std::size_t>(event.peer)].failed = true;
             return true;
         }
-        if (inside_)
-            return false;
-        for (const int peer : to_flush_)
-            flush(peer);
-        to_flush_.clear();
-        if (events_.empty())
-            return false;
+        return false;
     }
     event = events_[told_++];
     return true;

@@ -35,11 +35,9 @@ private:
     struct Peer {
         bool connected = false, failed = false;
         std::string why;
-        std::vector<std::uint64_t> cookies; // of puts that are not flushed
     };
     bool make_window(std::string& why);
     bool attach(std::byte* base, std::uint64_t bytes, std::string& why);
-    void flush(int peer);
     void fail(int peer, const std::string& why);
     std::string said(int error) const;
 
@@ -52,7 +50,6 @@ private:
     std::string why_none_ = "MPI is not there yet, or no more";
     std::vector<std::pair<std::byte*, std::uint64_t>> attached_;
     std::vector<Peer> peers_;
-    std::vector<int> to_flush_;
     std::vector<wire::Event> events_;
     std::size_t told_ = 0;
     bool inside_ = false;
