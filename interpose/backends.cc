@@ -28,12 +28,16 @@ std::string nic_for(const Settings& settings, const Pmix& board, Reporter& repor
 {
     if (!has_remote_peers())
         return "";
+    static std::string chosen; // by the first fabric that is tried; an empty choice says so too
+    static bool known = false;
+    if (std::exchange(known, true))
+        return chosen;
     const topology::Choice choice = choose_nic(settings, board, topology::Need::any);
     if (!choice.problem.empty() && number_from(open_mpi::kLocalRank, 0) == 0) // once a node
         process.log.error("%s", choice.problem.c_str());
     process.log.info("%s", choice.sentence.c_str());
     reporter.fact("nic", choice.sentence);
-    return choice.name;
+    return chosen = choice.name;
 }
 
 std::string address_of(const Backend* backend)
@@ -88,8 +92,10 @@ bool Backends::open(const Settings& settings, const Pmix& board, Reporter& repor
         return true;
     for (const char* name : kFabrics) {
         fabric_ = open_one(name, settings, board, reporter, said);
-        if (fabric_ != nullptr)
+        if (fabric_ != nullptr) {
+            fabric_reason_.clear();
             return true;
+        }
         fabric_reason_ += (fabric_reason_.empty() ? "" : "; ") + std::string(name) + ": " + said;
     }
     return true;

@@ -169,6 +169,7 @@ int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
     if (split.size() != 0) {
         native_rc = real_.Waitall(split.size(), split.native.data(), native_statuses.data());
         split.put_back(requests);
+        look_soon();
     }
     std::size_t next = 0;
     const bool failed = ours_failed || native_rc != MPI_SUCCESS;
@@ -217,6 +218,7 @@ int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statu
         split.put_back(requests);
         if (native_flag == 0)
             return native_rc;
+        look_soon();
     }
     *flag = 1;
     int error = MPI_SUCCESS;
@@ -286,6 +288,7 @@ int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Statu
             const int rc = real_.Testany(split.size(), split.native.data(), &at, &native_flag, status);
             split.put_back(requests);
             if (native_flag != 0 && at != MPI_UNDEFINED) {
+                look_soon();
                 *index = split.at[static_cast<std::size_t>(at)];
                 if (flag != nullptr)
                     *flag = 1;
@@ -370,6 +373,8 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
             return native_rc;
         }
         const int native_count = native_done == MPI_UNDEFINED ? 0 : native_done;
+        if (native_count != 0)
+            look_soon();
         if (native_count != 0 || !ready.empty()) {
             report_some(requests, done, indices, statuses, ready, split, native_count, native_at,
                         native_statuses, error, where);

@@ -64,6 +64,10 @@ bool Rank::poll(Look look)
     if (may_turn && (adjust(until_turn_, -1, threaded_) <= 0 || glance_at(transfers_) != 0)) [[unlikely]]
         moved = turn() || moved;
     if (fabric_ != nullptr) [[unlikely]] {
+        // A ring that was named in the carried stream: what stands in it came before this look.
+        // acquire: pairs with the release in read_from
+        for (std::size_t i = rings; i < std::atomic_ref(inbound_count_).load(std::memory_order_acquire); ++i)
+            read_new(inbound_.data()[i]);
         if (moved)
             set_word(fabric_every_, 0);
         ask_again(may_turn);
@@ -72,6 +76,17 @@ bool Rank::poll(Look look)
     }
     send_acks(may_turn); // last: a receive that ends in this look has told its sender
     return moved;
+}
+
+void Rank::read_new(Inbound& in)
+{
+    set_word(fabric_due_, 0);
+    look_at_fabric(Look::test);
+    const TryHold lock(in.channel->in_lock, threaded_);
+    if (!lock)
+        return;
+    drain(*in.channel);
+    in.word = in.channel->in.word();
 }
 
 // New rings that lie here already.

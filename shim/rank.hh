@@ -219,6 +219,15 @@ public:
     bool poll(Look look = Look::test);
     int progress_inside();      // from the real MPI's progress engine
     void place_sends(bool may_wait); // what was sent before is in its target's memory
+    // Something of the real MPI has ended, a collective perhaps: the next look gives it and
+    // the fabric their turn. Carried records and fabric writes from before it are seen.
+    void look_soon()
+    {
+        set_word(until_turn_, 1);
+        set_word(until_carry_, 1);
+        set_word(turn_due_, 0);
+        set_word(fabric_due_, 0);
+    }
     void quiesce();             // before MPI_Finalize: all sends have left, all have arrived
     bool threaded() const { return threaded_; }
 
@@ -419,6 +428,11 @@ private:
     void pulled(Message& message, int error);
     void acknowledge(Source& source, std::uint64_t cookie);
     void send_acks(bool may_wait);
+    struct Inbound {
+        const std::uint64_t* word = nullptr;
+        Channel* channel = nullptr;
+    };
+    void read_new(Inbound& in);
     bool look_for_lanes();
     void accept_lanes(Backend& backend);
     void read_from(Channel& channel, const Lane& lane, bool fabric);
@@ -504,10 +518,6 @@ private:
     }
 
     // what a call that finds nothing loads, in two cache lines
-    struct Inbound {
-        const std::uint64_t* word = nullptr;
-        Channel* channel = nullptr;
-    };
     alignas(64) std::uintptr_t requests_at_ = 0; // the pool's range
     std::size_t requests_bytes_ = 0;
     std::vector<Inbound> inbound_; // with threads as large as the job from the start: it never moves

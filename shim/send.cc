@@ -585,18 +585,14 @@ bool Rank::push_all_pending(bool placing)
 
 void Rank::place_sends(bool may_wait)
 {
-    // The first look behind a collective gives the real MPI its turn: carried records that
-    // were sent before it are there.
-    set_word(until_turn_, 1);
-    set_word(until_carry_, 1);
+    look_soon();
     if (!threaded_ && fabric_ == nullptr && waiting_.empty()) [[likely]]
         return;
-    set_word(turn_due_, 0);
     push_all_pending(true);
-    if (may_wait)
+    // Over a fabric a nonblocking collective waits as well: it may be complete elsewhere
+    // before what was sent earlier has been placed.
+    if (may_wait || fabric_ != nullptr)
         wait_until([&] { return at_rest(); });
-    else
-        flush_held();
 }
 
 void Rank::drain_buffered()

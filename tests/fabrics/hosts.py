@@ -110,6 +110,9 @@ class Hosts:
             for i, name in enumerate(self.names):
                 ip("-n", name, "addr", "add", f"{subnet}.{i + 1}/24", "dev", device)
                 ip("-n", name, "link", "set", device, "up")
+        while any("state UP" not in self.run_in(i, "ip", "link", "show", device).stdout
+                  for i in range(len(self.names)) for device in SUBNET):
+            time.sleep(0.05)
         self.agent = os.path.join(self.folder, "agent")
         with open(self.agent, "w", encoding="utf-8") as file:
             file.write("#!/bin/bash\nhost=$1; shift\n"
