@@ -27,7 +27,7 @@ void for_fabrics(const Settings& settings, BackendSettings& wanted)
 std::string nic_for(const Settings& settings, const Pmix& board, Reporter& reporter)
 {
     if (!has_remote_peers())
-        return "";
+        return settings.nic != "auto" ? settings.nic : ""; // as it was wanted, unchecked
     static std::string chosen; // by the first fabric that is tried; an empty choice says so too
     static bool known = false;
     if (std::exchange(known, true))
