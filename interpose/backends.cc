@@ -26,8 +26,10 @@ void for_fabrics(const Settings& settings, BackendSettings& wanted)
 // The device that a backend should use for other hosts; "" leaves it the choice.
 std::string nic_for(const Settings& settings, const Pmix& board, Reporter& reporter)
 {
-    if (!has_remote_peers())
+    if (!has_remote_peers()) {
+        reporter.fact("nic", "none (all ranks are on this host)");
         return settings.nic != "auto" ? settings.nic : ""; // as it was wanted, unchecked
+    }
     static std::string chosen; // by the first fabric that is tried; an empty choice says so too
     static bool known = false;
     if (std::exchange(known, true))
@@ -88,6 +90,10 @@ bool Backends::open(const Settings& settings, const Pmix& board, Reporter& repor
         return false;
     }
     (opened->direct() ? near_ : fabric_) = std::move(opened);
+    if (automatic && !has_remote_peers())
+        reporter.fact("nic", "none (all ranks are on this host)");
+    else if (near_ != nullptr && !automatic)
+        reporter.fact("nic", "none (the " + first + " backend reaches this host alone)");
     if (!automatic || !has_remote_peers())
         return true;
     for (const char* name : kFabrics) {
@@ -140,13 +146,12 @@ void Backends::begin(const RealMpi& real, int rank, int size)
 std::vector<std::string> Backends::facts() const
 {
     std::vector<std::string> all;
-    for (unsigned n = 0; fabric_ != nullptr; ++n) {
-        all.push_back(fabric_->fact(n));
-        if (all.back().empty()) {
-            all.pop_back();
-            break;
-        }
-    }
+    const auto add = [&all](const Backend* backend, const std::string& before) {
+        for (unsigned n = 0; backend != nullptr && !backend->fact(n).empty(); ++n)
+            all.push_back(before + backend->fact(n));
+    };
+    add(near_.get(), fabric_ != nullptr ? "on_a_node_" : "");
+    add(fabric_.get(), "");
     return all;
 }
 

@@ -8,10 +8,12 @@ usage: generate.py calls.tbl WHAT OUTPUT
             classes comm and enter
   map       the linker's version script
   roff      the rows of the man page's table
+  names     STORM_CALL(name, what happens to it), for storm-info
 """
 import re
 import sys
 
+STORM_H_VERSION = 'STORM_0.1' # of the functions of storm.h; another when one of them changes
 CLASSES = ('ours', 'comm', 'enter', 'use', 'pass', 'data')
 
 
@@ -150,26 +152,36 @@ def wrappers(calls):
 
 
 def version_map(calls):
+    """Programs that link the functions of storm.h name their version; MPI's are looked up without one."""
     names = sorted(p + c.name for c in exported(calls) for p in ('MPI_', 'PMPI_'))
     lines = ''.join(f'    {n};\n' for n in names)
-    return f'{{\n  global:\n{lines}    storm_*;\n  local:\n    *;\n}};\n'
+    return (f'MPI {{\n  global:\n{lines}  local:\n    *;\n}};\n'
+            f'{STORM_H_VERSION} {{\n  global:\n    storm_*;\n}};\n')
+
+
+SAYS = {
+    'ours': 'taken over', 'comm': 'passed on; the communicator made is routed',
+    'enter': 'passed on; sends placed before, progress inside', 'use': 'untouched',
+    'pass': 'untouched',
+}
 
 
 def roff(calls):
-    says = {
-        'ours': 'taken over', 'comm': 'passed on; the communicator made is routed',
-        'enter': 'passed on; sends placed before, progress inside', 'use': 'untouched',
-        'pass': 'untouched',
-    }
     rows = sorted((c.name, c.kind) for c in calls)
-    return ''.join(f'MPI_{n}\t{says[k]}\n' for n, k in rows)
+    return ''.join(f'MPI_{n}\t{SAYS[k]}\n' for n, k in rows)
+
+
+def names(calls):
+    rows = sorted((CLASSES.index(c.kind), c.name) for c in calls)
+    return ''.join(f'STORM_CALL("MPI_{n}", "{SAYS[CLASSES[k]]}")\n' for k, n in rows)
 
 
 def main():
     if len(sys.argv) != 4:
         raise SystemExit(__doc__)
     calls, _ = read(sys.argv[1])
-    makers = {'real': real, 'decls': decls, 'wrappers': wrappers, 'map': version_map, 'roff': roff}
+    makers = {'real': real, 'decls': decls, 'wrappers': wrappers, 'map': version_map, 'roff': roff,
+              'names': names}
     text = makers[sys.argv[2]](calls)
     with open(sys.argv[3], 'w', encoding='utf-8') as f:
         f.write(text)

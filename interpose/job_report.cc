@@ -47,13 +47,19 @@ std::vector<JobReport::Setting> list_of(const Settings& settings)
     return out;
 }
 
-void write(const Settings& settings, const ReportTarget& target, const std::string& file, const std::string& text)
+// A job may have run for days: what cannot go to its file is at least told in short.
+void write(const ReportTarget& target, const std::string& file, const JobReport& job)
 {
-    if (!write_text(file, text))
-        process.log.error("the report cannot be written (%s: %s): choose another file in STORM_REPORT",
-                          settings.report.c_str(), std::strerror(errno));
-    else if (!file.empty() && !target.named)
-        write_text("", "storm: the report is in " + file + "\n");
+    if (write_text(file, report_text(job, target.form))) {
+        if (!file.empty() && !target.named)
+            write_text("", "storm: the report is in " + file + "\n");
+        return;
+    }
+    process.log.error("the report cannot be written (%s: %s): choose another file in STORM_REPORT%s",
+                      file.empty() ? "standard error" : file.c_str(), std::strerror(errno),
+                      file.empty() ? "" : "; in short it is");
+    if (!file.empty())
+        write_text("", summary(job));
 }
 
 } // namespace
@@ -115,7 +121,7 @@ try {
     if (target.form == ReportTarget::Form::off)
         target.form = ReportTarget::Form::summary;
     const std::string file = target.file.empty() ? "" : file_of_rank(target.file, rank.rank);
-    write(*settings_, target, file, report_text(job, target.form));
+    write(target, file, job);
 } catch (const std::exception& e) {
     process.log.error("no report of this rank (%s)", e.what());
 }
@@ -130,7 +136,7 @@ void Reporter::not_routed(const Settings& settings, int ranks, const std::string
     job.routed = false;
     job.why = why;
     job.settings = list_of(settings);
-    write(settings, target, target.file, report_text(job, target.form));
+    write(target, target.file, job);
 }
 
 void Reporter::at_finalize(Rank& rank, MPI_Comm everybody) const
@@ -180,7 +186,7 @@ void Reporter::at_finalize(Rank& rank, MPI_Comm everybody) const
         else
             merge(job, std::move(part));
     }
-    write(*settings_, target, target.file, report_text(job, target.form));
+    write(target, target.file, job);
 }
 
 } // namespace storm::interpose

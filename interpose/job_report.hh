@@ -33,7 +33,8 @@ private:
     JobReport head(int ranks) const;
 
     const Settings* settings_ = nullptr;
-    std::string backend_, backend_why_;
+    std::string backend_;
+    std::string backend_why_;
     std::vector<std::pair<std::string, std::string>> facts_;
     std::vector<std::string> backend_facts_;
     int ranks_ = 1;

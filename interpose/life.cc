@@ -9,6 +9,7 @@
 #include "process.hh"
 #include "profiling.hh"
 #include "real_clock.hh"
+#include "runtimes.hh"
 #include "verdict.hh"
 
 #include "../topology/cores.hh"
@@ -37,6 +38,7 @@ struct Life {
     int keyval = MPI_KEYVAL_INVALID;
     RouteRules rules;
     Reporter reporter;
+    std::unique_ptr<Runtimes> runtimes;
     std::unique_ptr<Rank> rank;
     bool profiling = false;
     Counters last; // after routing has ended
@@ -139,6 +141,7 @@ int at_end(MPI_Comm, int, void*, void*)
     life->last_high_water = process.rank->report(false).high_water;
     process.rank = nullptr;
     life->rank.reset();
+    life->runtimes.reset();
     life->backends.end(process.real);
     process.real.Comm_free(&life->private_comm);
     life->board.close();
@@ -200,6 +203,8 @@ void begin_routing(int rank, int size)
     life->reporter.fact("real_mpi", library_version());
     setup.threaded = level == MPI_THREAD_MULTIPLE;
     setup.private_comm = life->private_comm;
+    life->runtimes = std::make_unique<Runtimes>(process.log, life->clock.ticks_per_us());
+    setup.devices = life->runtimes.get();
     setup.address_of = [](int peer, std::string& why) {
         const std::string theirs = peer_addresses(peer, why);
         return theirs.empty() ? theirs : life->backends.near_address(theirs, why);
@@ -253,7 +258,8 @@ void after_init()
         verdict = {false, life->trouble, true, ""};
     if (!verdict.routed) {
         if (verdict.speaks) {
-            process.log.warn("not routed, all traffic goes by the real MPI (%s)", verdict.reason.c_str());
+            process.log.warn("not routed, all traffic goes by the real MPI (%s): see storm-info, or start it by "
+                             "stormrun", verdict.reason.c_str());
             Reporter::not_routed(life->settings, size, verdict.reason);
         }
         life->backends.close();

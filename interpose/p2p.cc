@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <vector>
 
 namespace storm::interpose {
 namespace {
@@ -226,6 +225,56 @@ int Sendrecv(const void* sendbuf, int sendcount, MPI_Datatype sendtype, int dest
     return rc != MPI_SUCCESS ? rc : received;
 }
 
+namespace {
+
+// So many plain bytes, also more than an int counts.
+MPI_Datatype plain_bytes(std::uint64_t bytes)
+{
+    const RealMpi& real = process.real;
+    constexpr int kBlock = 1 << 20;
+    const int lengths[] = {static_cast<int>(bytes / kBlock), static_cast<int>(bytes % kBlock)};
+    const MPI_Aint places[] = {0, static_cast<MPI_Aint>(bytes - bytes % kBlock)};
+    MPI_Datatype block, made;
+    real.Type_contiguous(kBlock, real.byte, &block);
+    const MPI_Datatype types[] = {block, real.byte};
+    real.Type_create_struct(2, lengths, places, types, &made);
+    real.Type_free(&block);
+    real.Type_commit(&made);
+    return made;
+}
+
+// What is sent stands where the other message will be written: its bytes are copied, by
+// the real MPI where the CPU may not touch them or an int cannot count them.
+int replace(const Sound& out, const Sound& in, void* buf, int count, int dest, int sendtag, int source,
+            int recvtag, MPI_Comm comm, MPI_Status* status)
+{
+    const RealMpi& real = process.real;
+    Rank& rank = *out.rank;
+    const std::uint64_t bytes = out.type->size * static_cast<std::uint64_t>(count);
+    const std::unique_ptr<std::byte[]> copy(new std::byte[bytes + 1]);
+    const bool counted = bytes <= INT32_MAX;
+    MPI_Datatype plain = counted ? real.byte : plain_bytes(bytes);
+    const int elements = counted ? static_cast<int>(bytes) : 1;
+    int rc, position = 0;
+    if (counted && !rank.on_device(buf, count, *out.type))
+        rc = real.Pack(buf, count, out.type->handle, copy.get(), elements, &position, comm);
+    else
+        rc = rank.fetch_from_device(buf, count, *out.type, copy.get(), elements, plain);
+    if (rc == MPI_SUCCESS) {
+        MPI_Request request = rank.irecv(buf, count, *in.type, source, recvtag, *in.comm);
+        rc = rank.send(copy.get(), elements, *rank.type_of(plain), dest, sendtag, *out.comm, Mode::standard);
+        const int received = rank.wait_as(Call::sendrecv_replace, &request, status);
+        rc = rc != MPI_SUCCESS ? rc : received;
+    }
+    if (!counted) {
+        rank.forget_type(plain);
+        real.Type_free(&plain);
+    }
+    return rc;
+}
+
+} // namespace
+
 int Sendrecv_replace(void* buf, int count, MPI_Datatype type, int dest, int sendtag, int source,
                      int recvtag, MPI_Comm comm, MPI_Status* status)
 {
@@ -238,28 +287,14 @@ int Sendrecv_replace(void* buf, int count, MPI_Datatype type, int dest, int send
                                                       recvtag, comm, status),
                         sends || receives ? 0 : MPI_PROC_NULL, "MPI_Sendrecv_replace");
     Rank& rank = *out.rank;
+    if (sends && receives)
+        return replace(out, in, buf, count, dest, sendtag, source, recvtag, comm, status);
     int rc = MPI_SUCCESS;
-    // What is sent stands where the other message will be written: a copy of the whole
-    // span, holes included, keeps the datatype as it is.
-    std::unique_ptr<std::byte[]> copy;
-    MPI_Request request = process.real.request_done;
-    if (sends) {
-        MPI_Aint lb = 0, extent = 0, true_lb = 0, true_extent = 0;
-        process.real.Type_get_extent(type, &lb, &extent);
-        process.real.Type_get_true_extent(type, &true_lb, &true_extent);
-        const MPI_Aint rest = extent * (count > 0 ? count - 1 : 0);
-        const MPI_Aint low = true_lb + (rest < 0 ? rest : 0);
-        const MPI_Aint span = count > 0 ? true_extent + (rest < 0 ? -rest : rest) : 0;
-        copy.reset(new std::byte[static_cast<std::size_t>(span) + 1]);
-        if (span > 0)
-            std::memcpy(copy.get(), static_cast<std::byte*>(buf) + low, static_cast<std::size_t>(span));
-        const void* as_buffer = copy.get() - low;
-        if (receives)
-            request = rank.irecv(buf, count, *in.type, source, recvtag, *in.comm);
-        rc = rank.send(as_buffer, count, *out.type, dest, sendtag, *out.comm, Mode::standard);
-    } else {
+    MPI_Request request = process.real.request_done; // its status is that of a PROC_NULL receive
+    if (sends)
+        rc = rank.send(buf, count, *out.type, dest, sendtag, *out.comm, Mode::standard);
+    else
         request = rank.irecv(buf, count, *in.type, source, recvtag, *in.comm);
-    }
     const int received = rank.wait_as(Call::sendrecv_replace, &request, status);
     return rc != MPI_SUCCESS ? rc : received;
 }

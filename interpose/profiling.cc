@@ -551,9 +551,13 @@ void write(const JobProfile& job)
     const std::size_t colon = setting.find(':');
     const std::string file = colon == std::string::npos ? "" : setting.substr(colon + 1);
     const bool as_json = setting.compare(0, 4, "json") == 0;
-    if (!write_text(file, as_json ? profile_json(job) : profile_text(job)))
-        process.log.error("the profile cannot be written (%s: %s): choose another file in STORM_PROFILE",
-                          setting.c_str(), std::strerror(errno));
+    if (write_text(file, as_json ? profile_json(job) : profile_text(job)))
+        return;
+    process.log.error("the profile cannot be written (%s: %s): choose another file in STORM_PROFILE%s",
+                      file.empty() ? "standard error" : file.c_str(), std::strerror(errno),
+                      file.empty() ? "" : "; as text it is");
+    if (!file.empty())
+        write_text("", profile_text(job));
 }
 
 } // namespace

@@ -22,6 +22,19 @@ public:
         nanosleep(&pause, nullptr);
     }
 
+    static std::uint64_t counter()
+    {
+#if defined(__x86_64__)
+        return __rdtsc();
+#elif defined(__aarch64__)
+        std::uint64_t value;
+        asm volatile("mrs %0, cntvct_el0" : "=r"(value));
+        return value;
+#else
+        return nanoseconds();
+#endif
+    }
+
     // Between begin and finish some milliseconds should pass (MPI_Init does).
     void begin()
     {
@@ -44,19 +57,6 @@ private:
         clock_gettime(CLOCK_MONOTONIC, &t);
         return static_cast<std::uint64_t>(t.tv_sec) * 1000000000u + static_cast<std::uint64_t>(t.tv_nsec);
     }
-    static std::uint64_t counter()
-    {
-#if defined(__x86_64__)
-        return __rdtsc();
-#elif defined(__aarch64__)
-        std::uint64_t value;
-        asm volatile("mrs %0, cntvct_el0" : "=r"(value));
-        return value;
-#else
-        return nanoseconds();
-#endif
-    }
-
     std::uint64_t first_ns_ = 0, first_ = 0, per_us_ = 1000;
 };
 

@@ -17,14 +17,14 @@ constexpr int kTextMax = 1024; // characters of a text, the ending zero among th
 
 struct Counter {
     const char* name;
-    std::uint64_t Counters::*field; // null: the ring's high water
+    std::uint64_t Counters::*field; // null: the mark, a ring's high water
     const char* help;
 };
 constexpr Counter kCounters[] = {
 #define STORM_COUNTER(field, name, help) {"storm_" name, &Counters::field, help},
+#define STORM_MARK(name, help) {"storm_" name, nullptr, help},
 #include "counters.def"
 #undef STORM_COUNTER
-    {"storm_ring_high_water_bytes", nullptr, "most bytes seen waiting in a ring of this rank"},
 };
 
 constexpr int kSettingsCount = 0

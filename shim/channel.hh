@@ -70,6 +70,11 @@ public:
     std::deque<Outgoing> pending;
     std::uint32_t next_native_tag = 0; // modulo the tags that the real MPI has
 
+    // What has left in this direction, in bytes of rings and records that the real MPI
+    // carries; the peer's arrived_so_far() of this direction is equal once all has arrived.
+    std::uint64_t sent_so_far() const { return glance_at(sent_elsewhere) + out.tail(); }
+    std::uint64_t sent_elsewhere = 0; // than in this ring
+
     std::uint32_t growths = 0;
     std::uint64_t high_water = 0; // of the rings before this one
 
@@ -77,6 +82,8 @@ public:
     Lock in_lock;
     RingReader in;
     bool has_in = false;
+    std::uint64_t arrived_so_far() const { return glance_at(arrived_elsewhere) + in.position(); }
+    std::uint64_t arrived_elsewhere = 0; // than in this ring
     bool in_fabric = false; // it lies with the fabric
     bool stopped = false;   // the fabric has failed: no ring of the peer is read any more
     std::uint16_t replayed = 0; // records that came again from its mirror

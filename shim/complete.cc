@@ -481,10 +481,7 @@ void Rank::free_request(MPI_Request* request)
     *request = real_.request_null;
     if (r.what == Request::What::free)
         return;
-    // an active one goes on, and ends itself (acq_rel: pairs with finish)
-    Request::State expected = Request::State::active;
-    if (!std::atomic_ref(r.phase).compare_exchange_strong(expected, Request::State::abandoned,
-                                                          std::memory_order_acq_rel))
+    if (!Request::Words::abandon(r.phase)) // an active one goes on, and ends itself
         end_unseen(r);
 }
 

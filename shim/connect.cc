@@ -190,6 +190,7 @@ void Rank::succeed(Channel& ch, const Lane& next)
         const Hold backend(backend_lock_, threaded_);
         near_->drop(ch.peer, ch.out.lane());
     }
+    Channel::count(ch.sent_elsewhere, ch.out.tail());
     begin_ring(ch, next, ch.over_fabric);
     Channel::count(ch.growths);
     tally(counters_.growths);

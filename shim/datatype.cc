@@ -60,6 +60,8 @@ TypeInfo* TypeCache::ask(MPI_Datatype handle)
     type->predefined = combiner == MPI_COMBINER_NAMED;
     type->absolute = true_lb > static_cast<MPI_Aint>(kPage) || true_lb < -static_cast<MPI_Aint>(kPage);
     type->first = true_lb;
+    type->extent = extent;
+    type->width = true_extent;
     type->contiguous = size == 0 || (size == extent && size == true_extent && plain_bytes(*type));
     if (threaded_ && !type->predefined)
         keep(*type); // another thread may free the handle while we pack by it

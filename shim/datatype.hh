@@ -18,6 +18,8 @@ struct TypeInfo {
     MPI_Datatype handle = nullptr;
     std::uint64_t size = 0;       // bytes of data in one element
     std::ptrdiff_t first = 0;     // where the data of a contiguous type begins
+    std::ptrdiff_t extent = 0;    // from one element to the next
+    std::ptrdiff_t width = 0;     // from the first byte of data of an element to its last
     bool contiguous = false;      // elements are plain bytes, one behind the other
     bool predefined = false;
     bool absolute = false;        // its displacements look like addresses (MPI_BOTTOM)

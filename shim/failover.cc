@@ -129,6 +129,7 @@ void Rank::stop_reading(Channel& ch, std::uint64_t ref, const std::string& why)
         const AtFabric at(*this);
         fabric_->strand(ch.peer, ch.in.lane());
         collect_words();
+        Channel::count(ch.arrived_elsewhere, ch.in.position());
         ch.in = RingReader();
     }
     std::string letter(reinterpret_cast<const char*>(&place), sizeof place);
@@ -242,6 +243,11 @@ void Rank::replay(Channel& ch, const SealedPrefix& from)
                                     });
     if (at == rings.end() || from.position > (*at)->tail())
         corrupt(ch, "a ring sealed at a place where nothing was written");
+    // of these rings the peer has counted what it read, and the replay counts for itself
+    Channel::count(ch.sent_elsewhere, from.position);
+    for (auto ring = at; ring != rings.end(); ++ring)
+        if (*ring != &ch.out)
+            Channel::count(ch.sent_elsewhere, std::uint64_t{0} - (*ring)->tail());
     bool checked = from.ref == 0;
     std::uint16_t number = 0;
     for (auto ring = at; ring != rings.end(); ++ring)

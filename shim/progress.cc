@@ -138,6 +138,7 @@ bool Rank::turn()
     if (!native)
         return false; // another thread is at it
     Clock& clock = *setup_.clock;
+    devices_.look();
     answer();
     const std::uint64_t before = clock.ticks();
     bool moved = false;
@@ -255,8 +256,8 @@ void Rank::native_done(NativeOp& op, int error)
     }
     Request& r = *op.request;
     if (op.owned != nullptr) { // a truncated receive
-        types_.unpack(*r.type, r.buffer, r.count, op.owned, r.capacity);
-        std::free(op.owned);
+        deliver_bytes(r, r.from, r.from_tag, op.owned, r.received, error);
+        return std::free(op.owned);
     }
     if (r.what == Request::What::receive)
         return finish_receive(r, r.from, r.from_tag, r.received, error);
@@ -297,6 +298,7 @@ bool Rank::test_carry()
             RecordHeader header;
             std::memcpy(&header, carry_buffer_.data(), sizeof header);
             handle_carried(ch, header, carry_buffer_.data() + sizeof header);
+            Channel::count(ch.arrived_elsewhere);
         }
         moved = true;
         carried_from_ = -1;
@@ -308,31 +310,45 @@ bool Rank::test_carry()
 
 bool Rank::at_rest()
 {
-    return !any_waiting() && glance_at(sealing_) == 0 && glance_at(letters_waiting_) == 0 && all_placed();
+    return !any_waiting() && glance_at(acks_waiting_) == 0 && glance_at(sealing_) == 0 &&
+           glance_at(letters_waiting_) == 0 && all_placed();
+}
+
+// What has left this rank and what has arrived here, by whatever path.
+storm_sums Rank::moved_so_far() const
+{
+    storm_sums sums{};
+    for (const Channel* ch : channels_now()) {
+        sums.sent += static_cast<std::int64_t>(ch->sent_so_far());
+        sums.arrived += static_cast<std::int64_t>(ch->arrived_so_far());
+    }
+    return sums;
+}
+
+// Everybody's records are with their receivers before anybody leaves. No match is waited
+// for: what nobody received ends here, as it does natively.
+bool Rank::quiesced()
+{
+    if (carry_request_ == nullptr)
+        return true;
+    if (ending_ == nullptr)
+        ending_ = std::make_unique<Termination>(real_, setup_.private_comm, setup_.world_rank, setup_.world_size);
+    const bool idle = at_rest();
+    const InReal in(*this);
+    if (!ending_->step(idle, idle ? moved_so_far() : storm_sums{}))
+        return false;
+    if (ending_->error() != MPI_SUCCESS)
+        setup_.log->error("the real MPI does not tell when all ranks have come to their end (error class %d): "
+                          "this one goes on", ending_->error());
+    real_.Cancel(&carry_request_);
+    real_.Wait(&carry_request_, MPI_STATUS_IGNORE);
+    carry_request_ = nullptr;
+    return true;
 }
 
 void Rank::quiesce()
 {
-    wait_until([&] { return at_rest(); });
-    if (carry_request_ == nullptr)
-        return;
-    // Everybody's sends are in the receivers' memory, or with the real MPI, before
-    // anybody leaves. What nobody received ends here, as it does natively.
-    MPI_Request barrier;
-    {
-        const InReal in(*this);
-        real_.Ibarrier(setup_.private_comm, &barrier);
-    }
-    wait_until([&] {
-        int flag = 0;
-        const InReal in(*this);
-        real_.Test(&barrier, &flag, MPI_STATUS_IGNORE);
-        return flag != 0;
-    });
-    const InReal in(*this);
-    real_.Cancel(&carry_request_);
-    real_.Wait(&carry_request_, MPI_STATUS_IGNORE);
-    carry_request_ = nullptr;
+    wait_until([&] { return quiesced(); });
 }
 
 } // namespace storm

@@ -7,6 +7,11 @@
 #include <stdexcept>
 
 namespace storm {
+namespace {
+
+DeviceMemory no_devices;
+
+} // namespace
 
 thread_local constinit int Rank::in_real_here = 0;
 thread_local constinit bool Rank::inside_here = false;
@@ -15,7 +20,8 @@ Rank::Rank(const RankSetup& setup)
     : threaded_(setup.threaded), setup_(setup), real_(*setup.real), settings_(*setup.settings),
       near_(setup.backend != nullptr && setup.backend->direct() ? setup.backend : nullptr),
       fabric_(setup.fabric != nullptr || near_ != nullptr ? setup.fabric : setup.backend),
-      fabric_calls_mpi_(fabric_ != nullptr && fabric_->calls_mpi()), types_(*setup.real, setup.threaded),
+      fabric_calls_mpi_(fabric_ != nullptr && fabric_->calls_mpi()),
+      devices_(setup.devices != nullptr ? *setup.devices : no_devices), types_(*setup.real, setup.threaded),
       small_(std::max(kSmall, setup.native_eager))
 {
     static constexpr std::uint64_t kNobodyRings = 0;
@@ -263,6 +269,22 @@ TypeInfo* Rank::type_of(MPI_Datatype handle)
 void Rank::forget_type(MPI_Datatype handle)
 {
     types_.forget(handle);
+}
+
+// Of a type with holes the ends are looked at. The parts of a wide one may lie in memory
+// of several kinds.
+bool Rank::touches_device(const void* buffer, int count, const TypeInfo& type) const
+{
+    constexpr std::ptrdiff_t kWide = 1 << 20; // devices hand out no less at once
+    if (type.size == 0 || count == 0)
+        return false;
+    const std::byte* first = static_cast<const std::byte*>(buffer) + type.first;
+    if (type.contiguous)
+        return devices_.holds(first);
+    if (type.absolute || type.width > kWide)
+        return true;
+    const std::byte* last = first + type.extent * (count - 1);
+    return devices_.holds(std::min(first, last)) || devices_.holds(std::max(first, last) + type.width - 1);
 }
 
 } // namespace storm

@@ -10,6 +10,7 @@
 
 #include "base/backend.hh"
 #include "base/clock.hh"
+#include "base/device_memory.hh"
 #include "base/log.hh"
 #include "base/real_mpi.hh"
 #include "channel.hh"
@@ -23,6 +24,7 @@
 #include "request.hh"
 #include "route_rules.hh"
 #include "settings.hh"
+#include "termination.hh"
 
 #include <array>
 #include <atomic>
@@ -70,8 +72,7 @@ struct RankSetup {
     std::function<bool(std::string& why)> cut_off;
     // Told the line with which the job ends for want of a way to a peer.
     std::function<void(const char* line)> last_words;
-    // is this memory out of the CPU's reach (a GPU's)? null: no such memory in this process
-    bool (*device_pointer)(const void*) = nullptr;
+    DeviceMemory* devices = nullptr; // null: there is no such memory
     const RouteRules* rules = nullptr; // STORM_ROUTE_FILE; null: none
     // A report in the middle of the job: asked for by a signal handler, and what takes
     // it. Called by whichever thread sees it first, also from inside the real MPI: it
@@ -163,6 +164,15 @@ public:
     MPI_Fint message_index(MPI_Message message);
     MPI_Message message_at(MPI_Fint index) const;
 
+    // ---- buffers that the CPU must not touch
+    bool on_device(const void* buffer, int count, const TypeInfo& type) const
+    {
+        return devices_.possible() && touches_device(buffer, count, type);
+    }
+    // Brings the data of such a buffer to `out`, as elements of another type of that size.
+    int fetch_from_device(const void* buffer, int count, const TypeInfo& type, void* out, int out_count,
+                          MPI_Datatype out_type);
+
     // Reports an error as the real MPI does from this call; returns its code.
     int raise(Call call, MPI_Comm where, int error);
 
@@ -229,6 +239,7 @@ public:
         set_word(fabric_due_, 0);
     }
     void quiesce();             // before MPI_Finalize: all sends have left, all have arrived
+    bool quiesced();            // the same without waiting: one look; true at the end
     bool threaded() const { return threaded_; }
 
     // ---- what the report shows (rank_report.cc)
@@ -303,7 +314,8 @@ private:
     std::int32_t native_tag_after(std::uint32_t number) const;
     int post_native(Request& request, int world, int native_tag, std::uint64_t bytes);
     void copy(std::byte* to, const std::byte* from, std::uint64_t bytes);
-    bool rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const;
+    bool rides(const Comm& comm, int tag, std::uint64_t bytes) const;
+    bool touches_device(const void* buffer, int count, const TypeInfo& type) const;
     void define(Source& source);
     void control(Channel& channel, Kind kind, std::int32_t tag, std::uint32_t comm,
                  const void* prefix, std::uint32_t bytes);
@@ -417,6 +429,7 @@ private:
     Source& entry_source(Channel& channel, std::uint32_t number);
     Message* new_message(Source& source, int tag, std::uint64_t total, bool keep_bytes);
     void free_message(Message* message);
+    void open_receive(Request& request);
     void start_receive(Request& request);
     void take(Message& message, Request& request);
     void deliver(Message& message, Request& request);
@@ -424,6 +437,9 @@ private:
     void receive_native(Request& request, Source& source, int native_tag, std::uint64_t total);
     void finish_receive(Request& request, int from, int tag, std::uint64_t bytes,
                         int error = MPI_SUCCESS);
+    void deliver_bytes(Request& request, int from, int tag, const std::byte* bytes, std::uint64_t total,
+                       int error);
+    void place_on_device(Request& request, int from, int tag, const std::byte* bytes, std::uint64_t total);
     void pull(Message& message);
     void pulled(Message& message, int error);
     void acknowledge(Source& source, std::uint64_t cookie);
@@ -494,6 +510,8 @@ private:
     void post_carry_receive();
     bool test_carry();
 
+    storm_sums moved_so_far() const;
+
     void answer() // at a turn or inside the real MPI: no lock is waited for that is held over its calls
     {
         // relaxed: the handler's store carries no data with it
@@ -537,6 +555,7 @@ private:
     Backend* const near_;   // direct, or null
     Backend* const fabric_; // not direct, or null
     const bool fabric_calls_mpi_;
+    DeviceMemory& devices_;
     static thread_local constinit int in_real_here;
     static thread_local constinit bool inside_here; // in progress_inside
 
@@ -584,6 +603,7 @@ private:
     std::uint64_t inside_calls_ = 0;
     MPI_Request carry_request_ = nullptr;
     std::vector<std::byte> carry_buffer_;
+    std::unique_ptr<Termination> ending_; // of this job; from quiesced() on
     int carried_from_ = -1; // whose record stands in the buffer and is not handled; none: -1
 
     std::uint32_t sent_since_receive_ = 0; // records written since the last one was read

@@ -72,8 +72,7 @@ MPI_Request Rank::irecv(void* buffer, int count, TypeInfo& type, int source_rank
 void Rank::receive_matched(MPI_Message handle, Request& r)
 {
     Message* m = message_of(handle);
-    r.capacity = r.type->size * static_cast<std::uint64_t>(r.count);
-    r.set(Request::State::active);
+    open_receive(r);
     {
         const Hold tables(tables_, threaded_);
         exposed_.erase(m);
@@ -203,10 +202,17 @@ MPI_Message Rank::message_at(MPI_Fint index) const
 
 // ---- a receive meets what has arrived
 
-void Rank::start_receive(Request& r)
+void Rank::open_receive(Request& r)
 {
     r.set(Request::State::active);
     r.capacity = r.type->size * static_cast<std::uint64_t>(r.count);
+    r.device = on_device(r.buffer, r.count, *r.type);
+    r.plain = r.type->contiguous && !r.device;
+}
+
+void Rank::start_receive(Request& r)
+{
+    open_receive(r);
     r.source = r.rank == MPI_ANY_SOURCE ? nullptr : &source(*r.comm, r.rank);
     Message* m;
     {
@@ -243,8 +249,7 @@ void Rank::take(Message& m, Request& r)
 
 void Rank::deliver(Message& m, Request& r)
 {
-    types_.unpack(*r.type, r.buffer, r.count, m.bytes, std::min(m.total, r.capacity));
-    finish_receive(r, m.source->rank, m.tag, m.total, m.error);
+    deliver_bytes(r, m.source->rank, m.tag, m.bytes, m.total, m.error);
     free_message(&m); // last: a communicator that was freed may end with it
 }
 
@@ -279,6 +284,44 @@ void Rank::finish_receive(Request& r, int from, int tag, std::uint64_t bytes, in
     if (bytes > r.capacity)
         tally(counters_.truncations);
     finish(r);
+}
+
+void Rank::deliver_bytes(Request& r, int from, int tag, const std::byte* bytes, std::uint64_t total, int error)
+{
+    if (r.device && error == MPI_SUCCESS && std::min(total, r.capacity) != 0)
+        return place_on_device(r, from, tag, bytes, total);
+    if (!r.device)
+        types_.unpack(*r.type, r.buffer, r.count, bytes, std::min(total, r.capacity));
+    finish_receive(r, from, tag, total, error);
+}
+
+// The CPU must not write there: the real MPI does, as the receiver of a message from
+// ourselves, with which the program's receive ends.
+void Rank::place_on_device(Request& r, int from, int tag, const std::byte* bytes, std::uint64_t total)
+{
+    r.from = from;
+    r.from_tag = tag;
+    r.received = total;
+    const std::uint64_t fit = std::min(total, r.capacity);
+    auto* copy = static_cast<std::byte*>(std::malloc(fit));
+    std::memcpy(copy, bytes, fit);
+    const int native_tag = native_tag_after(adjust(self_tag_, 1, threaded_));
+    MPI_Request sending, receiving;
+    int rc;
+    {
+        const InReal in(*this);
+        rc = real_.Isend(copy, static_cast<int>(fit), real_.byte, setup_.world_rank, native_tag,
+                         setup_.private_comm, &sending);
+        if (rc != MPI_SUCCESS)
+            std::free(copy);
+        else
+            rc = real_.Irecv(r.buffer, r.count, r.type->handle, setup_.world_rank, native_tag,
+                             setup_.private_comm, &receiving);
+    }
+    if (rc != MPI_SUCCESS)
+        return finish_receive(r, from, tag, total, rc);
+    track(sending, {.owned = copy, .owned_bytes = fit});
+    track(receiving, {.request = &r});
 }
 
 void Rank::receive_native(Request& r, Source& s, int native_tag, std::uint64_t total)
@@ -426,10 +469,9 @@ void Rank::on_eager(Source& s, int tag, const std::byte* payload, std::uint64_t 
     }
     if (r == nullptr) [[unlikely]]
         return tally(counters_.unexpected);
-    if (r->type->contiguous) [[likely]]
-        copy_bytes(r->buffer + r->type->first, payload, std::min(bytes, r->capacity));
-    else
-        types_.unpack(*r->type, r->buffer, r->count, payload, bytes);
+    if (!r->plain) [[unlikely]]
+        return deliver_bytes(*r, s.rank, tag, payload, bytes, MPI_SUCCESS);
+    copy_bytes(r->buffer + r->type->first, payload, std::min(bytes, r->capacity));
     finish_receive(*r, s.rank, tag, bytes);
 }
 
@@ -447,7 +489,7 @@ void Rank::on_first(Channel& ch, Source& s, int tag, const std::byte* payload,
     {
         const Hold queues(s.comm->lock, threaded_);
         r = s.comm->take_posted(s, tag);
-        if (r == nullptr || !r->type->contiguous) {
+        if (r == nullptr || !r->plain) {
             m = new_message(s, tag, prefix.total, true);
             m->taker = r;
             if (r == nullptr) {
@@ -596,7 +638,10 @@ void Rank::on_grow(Channel& ch, const GrowPrefix& prefix, bool carried)
         if (fabric && fabric_ != nullptr)
             at.emplace(*this);
         opened = backend != nullptr && backend->open(ch.peer, prefix.ref, prefix.bytes, next) == Status::ok;
+        if (!carried) // the record that ends this ring
+            Channel::count(ch.arrived_elsewhere, record_bytes(sizeof prefix));
         if (opened && !carried) {
+            Channel::count(ch.arrived_elsewhere, ch.in.position());
             backend->close(ch.peer, ch.in.lane());
             ch.in = RingReader(next);
         } else if (opened) {

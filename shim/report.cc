@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -204,8 +205,14 @@ bool write_text(const std::string& file, const std::string& text)
         fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return false;
+    struct stat info {};
+    const bool plain = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    struct rlimit most {};
     std::size_t at = 0;
     int error = 0;
+    // a write past the limit (ulimit -f) would end the process by SIGXFSZ
+    if (plain && !file.empty() && ::getrlimit(RLIMIT_FSIZE, &most) == 0 && text.size() > most.rlim_cur)
+        error = EFBIG;
     while (at < text.size() && error == 0) {
         const auto n = ::write(fd, text.data() + at, text.size() - at);
         if (n > 0)
@@ -217,8 +224,6 @@ bool write_text(const std::string& file, const std::string& text)
         errno = error;
         return error == 0;
     }
-    struct stat info {};
-    const bool plain = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
     if (::close(fd) != 0 && error == 0)
         error = errno;
     if (error != 0 && plain)

@@ -96,6 +96,7 @@ std::string json(const JobReport& job)
     put(out, "counters", job.sum);
     out.key("counter_help").open('{');
 #define STORM_COUNTER(field, name, help) out.member(name, help);
+#define STORM_MARK(name, help) out.member(name, help);
 #include "counters.def"
 #undef STORM_COUNTER
     out.close('}');

@@ -4,6 +4,7 @@
 // it at the same offset.
 #pragma once
 
+#include "base/access.hh"
 #include "list.hh"
 
 #include <mpi.h>
@@ -24,14 +25,49 @@ constexpr std::size_t kFortranIndexOffset = 0x68; // Open MPI 4.1
 
 enum class Mode : std::uint8_t { standard, synchronous, ready, buffered };
 
-struct Request {
-    enum class What : std::uint8_t { free, send, receive, duplicate };
+// The two words of a request by which threads agree who completes it and who ends it.
+template <class Access>
+struct Completion {
     enum class State : std::uint8_t {
         inactive,
         active,
         abandoned, // active, and the program has given its handle back
         complete,
     };
+
+    // One thing less that it waits for; true with the last one.
+    static bool part_done(std::uint8_t& awaits, std::uint8_t part)
+    {
+        const auto others = static_cast<std::uint8_t>(~part);
+        // acq_rel: who clears the last bit has seen what the others did
+        return (Access::keep_bits(awaits, others, std::memory_order_acq_rel, Site::awaits) & others) == 0;
+    }
+    // Nothing is touched afterwards, unless this is true: it was abandoned, and is the
+    // caller's to end.
+    static bool complete(State& phase)
+    {
+        // acq_rel: pairs with look(), and with abandon()
+        return Access::exchange(phase, State::complete, std::memory_order_acq_rel, Site::complete) ==
+               State::abandoned;
+    }
+    // Its handle is given back. False: it is complete, and the caller's to end.
+    static bool abandon(State& phase)
+    {
+        // acq_rel: pairs with complete()
+        return Access::exchange_if(phase, State::active, State::abandoned, std::memory_order_acq_rel,
+                                   Site::abandon) == State::active;
+    }
+    static State look(const State& phase)
+    {
+        // acquire: pairs with complete() and with the release of a State that is set
+        return Access::load(phase, std::memory_order_acquire, Site::look);
+    }
+};
+
+struct Request {
+    enum class What : std::uint8_t { free, send, receive, duplicate };
+    using Words = Completion<Hardware>;
+    using State = Words::State;
     // What has to happen before a send is complete.
     static constexpr std::uint8_t kCopy = 1; // its payload leaves our hands
     static constexpr std::uint8_t kAck = 2;  // the receiver matches it
@@ -65,18 +101,16 @@ struct Request {
     std::int32_t fortran_index = 0;
 
     bool queued = false;        // in a posted queue
+    bool device = false;        // its buffer is a GPU's: only the real MPI touches it
+    bool plain = false;         // a receive's buffer takes bytes one behind the other
     MPI_Request native = nullptr; // duplicate: of the real duplication, then of the agreement
     MPI_Comm* made = nullptr;     // duplicate: where the program's new handle stands
     bool agreeing = false;        // duplicate: the real one has ended
     std::array<std::int64_t, 3> identity = {}; // world rank of member 0, its counter, nested
 
-    // acquire: pairs with the release in set() and Rank::finish; what completed it,
-    // received bytes and status, is seen by whoever sees it complete
-    State state() const
-    {
-        return std::atomic_ref(const_cast<State&>(phase)).load(std::memory_order_acquire);
-    }
-    // release: pairs with the acquire in state()
+    // What completed it, received bytes and status, is seen by whoever sees it complete.
+    State state() const { return Words::look(phase); }
+    // release: pairs with the acquire of look()
     void set(State state) { std::atomic_ref(phase).store(state, std::memory_order_release); }
     bool active() const { return state() == State::active; }
 };

@@ -13,6 +13,7 @@
 // and a quarter of freed bytes not yet published it fits once the receiver caught up.
 #pragma once
 
+#include "base/access.hh"
 #include "base/backend.hh"
 #include "copy.hh"
 #include "record.hh"
@@ -30,10 +31,11 @@ inline std::uint64_t* commit_word(std::byte* at)
     return reinterpret_cast<std::uint64_t*>(at);
 }
 
-class RingWriter {
+template <class Access>
+class RingWriterOver {
 public:
-    RingWriter() = default;
-    explicit RingWriter(const Lane& lane) : lane_(lane) {}
+    RingWriterOver() = default;
+    explicit RingWriterOver(const Lane& lane) : lane_(lane) {}
 
     const Lane& lane() const { return lane_; }
     Lane& lane() { return lane_; }
@@ -57,13 +59,13 @@ public:
         // record finds either zero or a committed record behind it. (relaxed: ordered
         // by the release below)
         std::byte* next = lane_.base + (tail_ & (lane_.bytes - 1));
-        std::atomic_ref(*commit_word(next)).store(0, std::memory_order_relaxed);
+        Access::store(*commit_word(next), 0, std::memory_order_relaxed, Site::clear);
         RecordHeader header{static_cast<std::uint32_t>(payload), kind, flags, turn_++, tag, comm};
-        std::memcpy(at + 8, reinterpret_cast<const std::byte*>(&header) + 8, 8);
+        Access::write(at + 8, reinterpret_cast<const std::byte*>(&header) + 8, 8, Site::header);
         std::uint64_t word;
         std::memcpy(&word, &header, 8);
         // release: pairs with the acquire in RingReader::peek
-        std::atomic_ref(*commit_word(at)).store(word, std::memory_order_release);
+        Access::store(*commit_word(at), word, std::memory_order_release, Site::commit);
     }
 
     // Takes the lines of the next `payload` bytes back from the receiver's cache, so that
@@ -101,7 +103,7 @@ public:
     std::uint64_t used()
     {
         // acquire: pairs with the release in RingReader::pop
-        head_ = lane_.head->load(std::memory_order_acquire);
+        head_ = Access::load(*lane_.head, std::memory_order_acquire, Site::take_head);
         return tail_ - head_;
     }
 
@@ -131,12 +133,12 @@ private:
     void skip(std::uint64_t at, std::uint64_t to_end)
     {
         // relaxed: ordered by the release below
-        std::atomic_ref(*commit_word(lane_.base)).store(0, std::memory_order_relaxed);
+        Access::store(*commit_word(lane_.base), 0, std::memory_order_relaxed, Site::clear_first);
         const RecordHeader header{0, Kind::skip, 0, turn_++, 0, 0};
         std::uint64_t word;
         std::memcpy(&word, &header, 8);
         // release: the zero at the ring's beginning comes first, as in commit
-        std::atomic_ref(*commit_word(lane_.base + at)).store(word, std::memory_order_release);
+        Access::store(*commit_word(lane_.base + at), word, std::memory_order_release, Site::skip);
         tail_ += to_end;
     }
 
@@ -149,10 +151,11 @@ private:
 
 inline constinit std::uint64_t no_ring = 0; // a commit word that is never set
 
-class RingReader {
+template <class Access>
+class RingReaderOver {
 public:
-    RingReader() = default;
-    explicit RingReader(const Lane& lane) : lane_(lane), word_(commit_word(lane.base)) {}
+    RingReaderOver() = default;
+    explicit RingReaderOver(const Lane& lane) : lane_(lane), word_(commit_word(lane.base)) {}
 
     const Lane& lane() const { return lane_; }
     Lane& lane() { return lane_; }
@@ -168,13 +171,12 @@ public:
     {
         for (;;) {
             // acquire: pairs with the release in RingWriter::commit and skip
-            const std::uint64_t word =
-                std::atomic_ref(*word_).load(std::memory_order_acquire);
+            const std::uint64_t word = Access::load(*word_, std::memory_order_acquire, Site::peek);
             if (word == 0)
                 return nullptr;
             std::memcpy(&header, &word, 8);
-            std::memcpy(reinterpret_cast<std::byte*>(&header) + 8,
-                        reinterpret_cast<const std::byte*>(word_) + 8, 8);
+            Access::read(reinterpret_cast<std::byte*>(&header) + 8,
+                         reinterpret_cast<const std::byte*>(word_) + 8, 8, Site::peek_rest);
             if (header.kind != Kind::skip || !sound(header))
                 return reinterpret_cast<const std::byte*>(word_ + 2);
             advance(lane_.bytes - (position_ & (lane_.bytes - 1)));
@@ -196,7 +198,7 @@ public:
     {
         published_ = position_;
         // release: what was read comes before it may be overwritten; pairs with used()
-        lane_.head->store(position_, std::memory_order_release);
+        Access::store(*lane_.head, position_, std::memory_order_release, Site::free_head);
     }
 
 private:
@@ -215,5 +217,8 @@ private:
     std::uint64_t published_ = 0;
     std::uint16_t turn_ = 0;
 };
+
+using RingWriter = RingWriterOver<Hardware>;
+using RingReader = RingReaderOver<Hardware>;
 
 } // namespace storm

@@ -30,7 +30,7 @@ int Rank::send(const void* buffer, int count, TypeInfo& type, int dest, int tag,
                Mode mode)
 {
     const std::uint64_t bytes = bytes_of(type, count);
-    if (mode != Mode::synchronous && rides(comm, tag, bytes, buffer) &&
+    if (mode != Mode::synchronous && rides(comm, tag, bytes) && !on_device(buffer, count, type) &&
         send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]] {
         leave_held();
         return MPI_SUCCESS;
@@ -55,7 +55,7 @@ MPI_Request Rank::isend(const void* buffer, int count, TypeInfo& type, int dest,
                         Comm& comm, Mode mode)
 {
     const std::uint64_t bytes = bytes_of(type, count);
-    if (mode != Mode::synchronous && rides(comm, tag, bytes, buffer) &&
+    if (mode != Mode::synchronous && rides(comm, tag, bytes) && !on_device(buffer, count, type) &&
         send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]]
         return real_.request_done;
     Request& r = keep(Request::What::send, buffer, count, type, dest, tag, comm);
@@ -88,15 +88,10 @@ void Rank::start(Request& r)
         start_receive(r);
 }
 
-bool Rank::rides(const Comm& comm, int tag, std::uint64_t bytes, const void* buffer) const
+bool Rank::rides(const Comm& comm, int tag, std::uint64_t bytes) const
 {
-    if (bytes > glance_at(comm.eager_max))
-        return false;
-    if (bytes == 0)
-        return true;
-    if (!glance_at(comm.selected) || !glance_at(comm.tags)->has(tag)) [[unlikely]]
-        return false;
-    return setup_.device_pointer == nullptr || !setup_.device_pointer(buffer);
+    return bytes <= glance_at(comm.eager_max) &&
+           (bytes == 0 || (glance_at(comm.selected) && glance_at(comm.tags)->has(tag)));
 }
 
 void Rank::copy(std::byte* to, const std::byte* from, std::uint64_t bytes)
@@ -144,6 +139,8 @@ void Rank::start_send(Request& r, bool blocking)
     r.from = r.comm->rank;
     r.from_tag = r.tag;
     r.received = bytes;
+    r.device = on_device(r.buffer, r.count, *r.type);
+    tally(counters_.device_messages, r.device ? 1 : 0);
     r.awaits = r.mode == Mode::synchronous ? Request::kCopy | Request::kAck : Request::kCopy;
     r.set(Request::State::active);
     if (s.channel == nullptr)
@@ -157,7 +154,7 @@ void Rank::start_send(Request& r, bool blocking)
     const bool eligible = bytes <= glance_at(r.comm->eager_max);
     tally(counters_.eligible, eligible ? 1 : 0);
     const bool carried = ch.path == Channel::Path::carried;
-    if (!rides(*r.comm, r.tag, bytes, r.buffer) || (carried && bytes > kCarriedMax)) {
+    if (!rides(*r.comm, r.tag, bytes) || r.device || (carried && bytes > kCarriedMax)) {
         const std::int32_t native_tag = announce_native(r, s, bytes);
         out.release();
         post_native(r, s.world, native_tag, bytes);
@@ -212,13 +209,12 @@ void Rank::start_send(Request& r, bool blocking)
 // thread may end it: nothing may touch it afterwards.
 void Rank::finish_part(Request& r, std::uint8_t part)
 {
-    std::uint8_t left;
-    if (threaded_) // acq_rel: who clears the last bit has seen what the others did
-        left = std::atomic_ref(r.awaits).fetch_and(static_cast<std::uint8_t>(~part), std::memory_order_acq_rel) &
-               static_cast<std::uint8_t>(~part);
+    bool last;
+    if (threaded_)
+        last = Request::Words::part_done(r.awaits, part);
     else
-        left = r.awaits = r.awaits & static_cast<std::uint8_t>(~part);
-    if (left == 0)
+        last = (r.awaits = r.awaits & static_cast<std::uint8_t>(~part)) == 0;
+    if (last)
         finish(r);
 }
 
@@ -226,9 +222,7 @@ void Rank::finish_part(Request& r, std::uint8_t part)
 void Rank::finish(Request& r)
 {
     if (threaded_) {
-        // acq_rel: pairs with Request::state(), and with free_request
-        if (std::atomic_ref(r.phase).exchange(Request::State::complete, std::memory_order_acq_rel) ==
-            Request::State::abandoned)
+        if (Request::Words::complete(r.phase))
             end_unseen(r);
         return;
     }
@@ -263,7 +257,7 @@ void Rank::send_self(Request& r, std::uint64_t bytes)
     Source& s = source(*r.comm, r.comm->rank);
     tally(counters_.self_messages);
     const bool synchronous = r.mode == Mode::synchronous;
-    if (bytes > settings_.eager_max || (setup_.device_pointer != nullptr && setup_.device_pointer(r.buffer))) {
+    if (bytes > settings_.eager_max || r.device) {
         const std::int32_t native_tag = native_tag_after(adjust(self_tag_, 1, threaded_));
         const int tag = r.tag;
         if (post_native(r, setup_.world_rank, native_tag, bytes) == MPI_SUCCESS)
@@ -286,16 +280,16 @@ void Rank::send_self(Request& r, std::uint64_t bytes)
         tally(counters_.unexpected);
         return finish_part(r, Request::kCopy);
     }
-    if (posted->type->contiguous && r.type->contiguous) {
+    if (posted->plain && r.type->contiguous) {
         copy_bytes(posted->buffer + posted->type->first, r.buffer + r.type->first,
                    std::min(bytes, posted->capacity));
+        finish_receive(*posted, s.rank, r.tag, bytes);
     } else {
         auto* packed = static_cast<std::byte*>(std::malloc(bytes + 1));
         types_.pack(*r.type, r.buffer, r.count, packed);
-        types_.unpack(*posted->type, posted->buffer, posted->count, packed, std::min(bytes, posted->capacity));
+        deliver_bytes(*posted, s.rank, r.tag, packed, bytes, MPI_SUCCESS);
         std::free(packed);
     }
-    finish_receive(*posted, s.rank, r.tag, bytes);
     finish_part(r, Request::kCopy | Request::kAck);
 }
 
@@ -320,16 +314,19 @@ std::int32_t Rank::announce_native(Request& r, Source& s, std::uint64_t bytes)
 // Returns the real MPI's answer; the request may be gone by then.
 int Rank::post_native(Request& r, int world, int native_tag, std::uint64_t bytes)
 {
-    int error;
+    int error = MPI_SUCCESS;
     r.awaits = Request::kCopy; // the payload's own synchronous send tells
     MPI_Request native;
-    const bool small = bytes <= small_ && glance_at(carried_bytes_) + bytes <= settings_.send_buffer &&
+    const bool small = !r.device && bytes <= small_ && glance_at(carried_bytes_) + bytes <= settings_.send_buffer &&
                        r.mode != Mode::synchronous;
     if (small || (r.mode == Mode::buffered && bytes <= INT32_MAX)) {
         // complete for the program at once: the copy is ours until the real MPI is done
         auto* copy = static_cast<std::byte*>(std::malloc(bytes + 1));
-        types_.pack(*r.type, r.buffer, r.count, copy);
-        {
+        if (r.device)
+            error = fetch_from_device(r.buffer, r.count, *r.type, copy, static_cast<int>(bytes), real_.byte);
+        else
+            types_.pack(*r.type, r.buffer, r.count, copy);
+        if (error == MPI_SUCCESS) {
             const InReal in(*this);
             error = real_.Isend(copy, static_cast<int>(bytes), real_.byte, world, native_tag,
                                 setup_.private_comm, &native);
@@ -354,6 +351,16 @@ int Rank::post_native(Request& r, int world, int native_tag, std::uint64_t bytes
     r.error = error;
     finish_part(r, Request::kCopy);
     return error;
+}
+
+// By a message to ourselves, which the real MPI reads where the CPU may not.
+int Rank::fetch_from_device(const void* buffer, int count, const TypeInfo& type, void* out, int out_count,
+                            MPI_Datatype out_type)
+{
+    const int tag = native_tag_after(adjust(self_tag_, 1, threaded_));
+    const InReal in(*this);
+    return real_.Sendrecv(buffer, count, type.handle, setup_.world_rank, tag, out, out_count, out_type,
+                          setup_.world_rank, tag, setup_.private_comm, MPI_STATUS_IGNORE);
 }
 
 // ---- channels
@@ -514,6 +521,7 @@ void Rank::carry_record(Channel& ch, RecordHeader header, const void* prefix, st
     if (data_bytes != 0)
         std::memcpy(bytes + sizeof header + prefix_bytes, data, data_bytes);
     tally(counters_.carried_records);
+    Channel::count(ch.sent_elsewhere);
     const InReal in(*this);
     MPI_Request native;
     const int rc = real_.Isend(bytes, static_cast<int>(length), real_.byte, ch.peer, kCarryTag,

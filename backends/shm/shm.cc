@@ -121,6 +121,8 @@ unsigned log2_of(std::uint64_t power)
     return static_cast<unsigned>(__builtin_ctzll(power));
 }
 
+using Shared = Claims<Hardware>;
+
 class Shm final : public Backend {
 public:
     Shm(const BackendSettings& settings, int fd, Mapping own)
@@ -172,26 +174,20 @@ public:
         Open open(*this, to, peer, why);
         if (open.header == nullptr)
             return Status::refused;
-        // relaxed: a hint, taking an entry below decides
-        if (open.header->next_entry.load(std::memory_order_relaxed) >= kEntries) {
+        if (Shared::full(*open.header)) {
             why = "its directory of rings is full";
             return Status::refused;
         }
         std::uint64_t offset = 0;
         if (take(open, bytes, offset, lane, why) != Status::ok)
             return Status::refused;
-        // relaxed: only the number must be unique; the entry is published below
-        const std::uint32_t slot = open.header->next_entry.fetch_add(1, std::memory_order_relaxed);
-        if (slot >= kEntries) {
+        auto* directory = reinterpret_cast<Entry*>(open.mapping.at + kDirectory);
+        if (!Shared::announce(*open.header, directory, offset, rank_, log2_of(lane.bytes))) {
             why = "its directory of rings is full";
+            Shared::give_back(*open.header, bytes + kPage);
+            forget(lane);
             return Status::refused;
         }
-        auto* entry = reinterpret_cast<Entry*>(open.mapping.at + kDirectory) + slot;
-        entry->offset = offset;
-        // release: the offset and the ring's memory come first; pairs with accept
-        std::atomic_ref(entry->claim)
-            .store((static_cast<std::uint64_t>(rank_) + 1) << 8 | log2_of(lane.bytes),
-                   std::memory_order_release);
         return Status::ok;
     }
 
@@ -209,14 +205,11 @@ public:
         auto* entry = reinterpret_cast<Entry*>(own_.at + kDirectory) + accepted_;
         if (accepted_ == kEntries)
             return false;
-        // acquire: pairs with the release in claim
-        const std::uint64_t word = std::atomic_ref(entry->claim).load(std::memory_order_acquire);
-        if (word == 0)
+        std::uint64_t offset = 0, bytes = 0;
+        if (!Shared::find(*entry, offset, claim.peer, bytes))
             return false;
-        claim.peer = static_cast<int>((word >> 8) - 1);
-        const std::uint64_t bytes = std::uint64_t{1} << (word & 63);
         ++accepted_;
-        if (open(claim.peer, entry->offset, bytes, claim.lane) != Status::ok) {
+        if (open(claim.peer, offset, bytes, claim.lane) != Status::ok) {
             log_.error("the ring that rank %d took here cannot be mapped (%s): the job cannot go on",
                        claim.peer, std::strerror(errno));
             std::abort();
@@ -248,8 +241,7 @@ public:
         const std::uint64_t offset = lane.ref, bytes = lane.bytes + kPage;
         forget(lane);
         // the old ring's memory goes back to the system at once, and to the budget
-        // (relaxed: a sum)
-        reinterpret_cast<Header*>(own_.at)->in_use.fetch_sub(bytes, std::memory_order_relaxed);
+        Shared::give_back(*reinterpret_cast<Header*>(own_.at), bytes);
         ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                     static_cast<off_t>(bytes));
     }
@@ -257,6 +249,11 @@ public:
     bool direct() const override { return true; }
     void publish(int, Lane&, std::uint64_t, std::uint64_t) override {}
     void progress() override {}
+
+    std::string fact(unsigned n) const override
+    {
+        return n == 0 ? "ordering: in memory (the commit word is stored last, with release)" : "";
+    }
 
 private:
     // A peer's memfd while something is taken from it; no descriptor stays open.
@@ -304,18 +301,14 @@ private:
     Status take(Open& open, std::uint64_t bytes, std::uint64_t& offset, Lane& lane, std::string& why)
     {
         const std::uint64_t whole = bytes + kPage;
-        // relaxed: a budget, and a range that must only be unique
-        if (open.header->in_use.fetch_add(whole, std::memory_order_relaxed) + whole > open.header->limit) {
-            open.header->in_use.fetch_sub(whole, std::memory_order_relaxed);
+        if (!Shared::take_room(*open.header, whole, offset)) {
             why = "its budget of " + std::to_string(open.header->limit) +
                   " bytes for rings (STORM_MEMORY_MAX) is used up";
             return Status::refused;
         }
-        // relaxed: no two may have the same range, and nothing else
-        offset = open.header->next_offset.fetch_add(whole, std::memory_order_relaxed);
         const Status status = fill(open, offset, bytes, lane, why);
-        if (status != Status::ok) // relaxed: a sum
-            open.header->in_use.fetch_sub(whole, std::memory_order_relaxed);
+        if (status != Status::ok)
+            Shared::give_back(*open.header, whole);
         return status;
     }
 

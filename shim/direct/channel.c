@@ -60,8 +60,7 @@ struct storm_channel {
     kept *shown;        /* lent to the program */
 
     int64_t step, sent, arrived; /* records, all steps */
-    int64_t mine[2], sum[2], before[2];
-    MPI_Request reduction;
+    storm_term *end; /* of a step */
 };
 
 static void *buffer_of(size_t bytes)
@@ -157,8 +156,6 @@ int storm_channel_open(MPI_Comm comm, size_t record_bytes, int batch, storm_chan
         c->record_bytes = record_bytes;
         c->batch = batch;
         c->message_bytes = sizeof(header) + record_bytes * (size_t)batch;
-        c->reduction = MPI_REQUEST_NULL;
-        c->before[0] = c->before[1] = -1;
         MPI_Comm_size(own, &c->ranks);
         rc = allocate(c);
     }
@@ -166,12 +163,15 @@ int storm_channel_open(MPI_Comm comm, size_t record_bytes, int batch, storm_chan
     int worst = rc;
     const int told = MPI_Allreduce(&rc, &worst, 1, MPI_INT, MPI_MAX, own);
     worst = told != MPI_SUCCESS ? told : worst;
+    worst = worst == MPI_SUCCESS ? storm_term_begin(own, &c->end) : worst;
     for (int i = 0; i < kReceives && worst == MPI_SUCCESS; ++i) {
         worst = MPI_Recv_init(c->received[i], (int)c->message_bytes, MPI_BYTE, MPI_ANY_SOURCE, kTag, own,
                               &c->receives[i]);
         worst = worst == MPI_SUCCESS ? MPI_Start(&c->receives[i]) : worst;
     }
     if (worst != MPI_SUCCESS) {
+        if (c != NULL && c->end != NULL)
+            storm_term_done(&c->end);
         if (c != NULL)
             release(c);
         MPI_Comm_free(&own);
@@ -358,31 +358,22 @@ int storm_channel_terminate(storm_channel *c, int idle, int *over)
 {
     *over = 0;
     int rc = idle ? storm_channel_flush(c) : MPI_SUCCESS;
-    if (rc == MPI_SUCCESS && idle && c->reduction == MPI_REQUEST_NULL) {
-        c->mine[0] = c->sent;
-        c->mine[1] = c->arrived;
-        rc = MPI_Iallreduce(c->mine, c->sum, 2, MPI_INT64_T, MPI_SUM, c->comm, &c->reduction);
-    }
-    int done = 0;
-    if (rc == MPI_SUCCESS && c->reduction != MPI_REQUEST_NULL)
-        rc = MPI_Test(&c->reduction, &done, MPI_STATUS_IGNORE);
-    if (rc != MPI_SUCCESS || !done)
-        return rc;
-    /* Two rounds in a row with the same sums: nothing moved between them. */
-    *over = c->sum[0] == c->sum[1] && c->sum[0] == c->before[0] && c->sum[1] == c->before[1];
-    c->before[0] = *over ? -1 : c->sum[0];
-    c->before[1] = *over ? -1 : c->sum[1];
+    if (rc == MPI_SUCCESS)
+        rc = storm_term_progress(c->end, c->sent, c->arrived, idle, over);
     c->step += *over;
-    return MPI_SUCCESS;
+    return rc;
 }
 
 int storm_channel_close(storm_channel **channel)
 {
     storm_channel *c = *channel;
-    if (c->partials != 0 || c->reduction != MPI_REQUEST_NULL || c->first != NULL)
+    if (c->partials != 0 || c->first != NULL)
         return MPI_ERR_PENDING;
+    int rc = storm_term_done(&c->end);
+    if (rc != MPI_SUCCESS)
+        return rc;
     *channel = NULL;
-    int rc = MPI_Waitall(c->sends_count, c->requests, MPI_STATUSES_IGNORE);
+    rc = MPI_Waitall(c->sends_count, c->requests, MPI_STATUSES_IGNORE);
     const int reached = MPI_Barrier(c->comm);
     rc = rc == MPI_SUCCESS ? reached : rc;
     for (int i = 0; i < kReceives; ++i) {

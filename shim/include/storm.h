@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * storm.h - what a program may ask of libstorm.so when it is preloaded, and the direct
- * interface for programs that may change a few lines: particle channels.
+ * interface for programs that may change a few lines: particle channels, and the end of an
+ * epoch found by counts.
  *
  * storm_version, storm_routed and the regions are in libstorm.so alone: look them up
  * with dlsym(RTLD_DEFAULT, ...), or declare them weak, so that the program also runs
- * without the shim. The channels are in libstorm-direct.a, which is linked to the program and
+ * without the shim. The rest is in libstorm-direct.a, which is linked to the program and
  * calls MPI as the program itself does: with the shim its messages go through rings,
  * without it by plain MPI. storm.h(3) describes them.
  */
@@ -15,6 +16,7 @@
 #include <mpi.h>
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,6 +73,32 @@ int storm_channel_terminate(storm_channel *channel, int idle, int *over);
 /* Ends the channel and makes *channel null. Collective; nothing may be under way: after
  * storm_channel_terminate, with nothing pushed since. */
 int storm_channel_close(storm_channel **channel);
+
+/* ---- the end of an epoch
+ *
+ * For codes that send and receive by themselves: finds when all ranks are idle and every
+ * message that was sent has arrived. Two waves at least through a tree of the ranks, each
+ * of 2 (P - 1) messages over 2 log2 P hops; none while a rank is busy. All return
+ * MPI_SUCCESS or an MPI error code.
+ */
+typedef struct storm_term storm_term;
+
+/* Begins to look for ends among the ranks of `comm`. Collective. On failure *term is null. */
+int storm_term_begin(MPI_Comm comm, storm_term **term);
+
+/* The same for Fortran: `comm` is a Fortran handle. */
+int storm_term_begin_fortran(MPI_Fint comm, storm_term **term);
+
+/* One look, which never waits. `sent`, `arrived`: what this rank has sent to ranks of the
+ * communicator and what it has taken in from them since storm_term_begin, in messages or
+ * any unit that all share; they only grow. `idle`: nothing is left to do for this epoch but
+ * what may still arrive. Call it again and again until *over is 1: then it is 1 on all
+ * ranks, all were idle, and everything that was sent had arrived. The next call begins the
+ * next epoch. */
+int storm_term_progress(storm_term *term, int64_t sent, int64_t arrived, int idle, int *over);
+
+/* Ends it and makes *term null. Collective; not in the middle of an epoch. */
+int storm_term_done(storm_term **term);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 // storm-info: what is installed, what it would do here, and what stands in its way.
 #include "base/backend.hh"
-#include "counters.hh"
 #include "first_aid.hh"
 #include "json.hh"
 #include "settings.hh"
+#include "tables.hh"
 #include "topology_info.hh"
 #include "words.hh"
 
@@ -18,7 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <utility>
+#include <optional>
 
 extern char **environ;
 
@@ -47,6 +47,8 @@ struct BackendFound {
     std::string name;
     std::string path;
     std::string why;  // "" when it works
+    bool chosen = false;
+    Words facts;  // what it says of itself, as "ordering: stamped (...)"
 };
 
 struct SettingFound {
@@ -145,8 +147,8 @@ const BackendPlugin *load_plugin(const std::string &path, std::string &why) {
     return nullptr;
 }
 
-// Two processes do what two ranks do: one opens the backend, the other claims a ring
-// in it, or asks for one. Returns "" when that works. What needs the real MPI is not asked.
+// Two processes do what two ranks do: one opens the backend, the other asks it for a
+// ring. The first line of the answer is "" when that works, the others are its facts.
 std::string try_backend(const std::string &path, const Settings &settings) {
     std::string why;
     const BackendPlugin *plugin = load_plugin(path, why);
@@ -155,44 +157,62 @@ std::string try_backend(const std::string &path, const Settings &settings) {
     log.set_level(LogLevel::quiet);
     const std::unique_ptr<Backend> receiver(plugin->open({0, settings.memory_max, &log}, why));
     if (receiver == nullptr) return why;
-    if (receiver->calls_mpi()) return "";
+    if (receiver->calls_mpi()) return "";  // it is not asked what needs a job
     const auto answer = in_child(
         [&] {
             std::string refusal;
             const std::unique_ptr<Backend> sender(plugin->open({1, settings.memory_max, &log}, refusal));
             Lane lane;
-            if (sender != nullptr && sender->claim(0, receiver->address(), std::bit_ceil(settings.ring_min), lane,
-                                                   refusal) != Status::refused)
-                return std::string();
+            Status got = Status::refused;
+            if (sender != nullptr)
+                got = sender->claim(0, receiver->address(), std::bit_ceil(settings.ring_min), lane, refusal);
+            if (got != Status::refused) return std::string();  // again: a ring was asked for by words
             return refusal.empty() ? std::string("it does not say why") : refusal;
         },
         why);
-    return answer ? *answer : why;
+    std::string said = answer ? *answer : why;
+    for (unsigned n = 0; !receiver->fact(n).empty(); ++n) said += "\n" + receiver->fact(n);
+    return said;
+}
+
+// The backends are the choices of STORM_BACKEND, in that order.
+Words backend_names() {
+    const auto choice = std::find_if(Settings::table().begin(), Settings::table().end(),
+                                     [](const SettingInfo &s) { return std::strcmp(s.name, "STORM_BACKEND") == 0; });
+    return split_words(std::string(choice->help, std::strcspn(choice->help, ":")), "|");
+}
+
+void probe(BackendFound &backend, const std::string &library, const Settings &settings) {
+    if (backend.name == "none" || backend.name == "auto") return;
+    if (library.empty()) {
+        backend.why = "plugins stand beside libstorm.so, which was not found";
+        return;
+    }
+    const std::string folder = directory_of(library);
+    const Words places = {folder + "/storm/libstorm-" + backend.name + ".so",
+                          folder + "/../backends/libstorm-" + backend.name + ".so"};
+    const auto place = std::find_if(places.begin(), places.end(), exists);
+    if (place == places.end()) {
+        backend.why = "its plugin is not installed (searched: " + joined(places, ", ") + ")";
+        for (const auto &lack : split_words(STORM_NOT_BUILT, ";"))
+            if (lack.starts_with(backend.name + ": ")) backend.why = lack.substr(backend.name.size() + 2);
+        return;
+    }
+    backend.path = absolute(*place);
+    std::string why;
+    const auto answer = in_child([&] { return try_backend(backend.path, settings); }, why);
+    Words lines = split_words("-" + answer.value_or(why), "\n");  // so that a first line without a word is one
+    backend.why = lines.front().substr(1);
+    backend.facts.assign(lines.begin() + 1, lines.end());
 }
 
 std::vector<BackendFound> find_backends(const std::string &library, const Settings &settings) {
     std::vector<BackendFound> found;
-    const auto choice = std::find_if(Settings::table().begin(), Settings::table().end(),
-                                     [](const SettingInfo &s) { return std::strcmp(s.name, "STORM_BACKEND") == 0; });
-    const std::string names(choice->help, std::strcspn(choice->help, ":"));
-    for (const auto &name : split_words(names, "|")) {
-        if (name == "none" || name == "auto") continue;
-        BackendFound backend{name, "", ""};
-        const std::string folder = directory_of(library);
-        const Words places = {folder + "/storm/libstorm-" + name + ".so",
-                              folder + "/../backends/libstorm-" + name + ".so"};
-        const auto place = library.empty() ? places.end() : std::find_if(places.begin(), places.end(), exists);
-        if (library.empty()) {
-            backend.why = "plugins stand beside libstorm.so, which was not found";
-        } else if (place == places.end()) {
-            backend.why = "not found (searched: " + joined(places, ", ") + ")";
-            for (const auto &lack : split_words(STORM_NOT_BUILT, ";"))
-                if (lack.starts_with(name + ": ")) backend.why = lack.substr(name.size() + 2);
-        } else {
-            backend.path = absolute(*place);
-            std::string why;
-            backend.why = in_child([&] { return try_backend(backend.path, settings); }, why).value_or(why);
-        }
+    for (const auto &name : backend_names()) {
+        BackendFound backend;
+        backend.name = name;
+        backend.chosen = name == settings.backend;
+        probe(backend, library, settings);
         found.push_back(backend);
     }
     return found;
@@ -286,6 +306,23 @@ void print_settings(const Found &found) {
     for (const auto &problem : found.problems) std::printf("  problem: %s\n", problem.c_str());
 }
 
+void print_backends(const std::vector<BackendFound> &backends) {
+    for (const auto &b : backends) {
+        if (b.name == "none") {
+            std::printf("backend none: every message goes by the real MPI%s\n", b.chosen ? ", chosen" : "");
+            continue;
+        }
+        if (b.name == "auto") {
+            std::printf("backend auto: shm on a node, the best fabric that works between hosts%s\n",
+                        b.chosen ? ", chosen" : "");
+            continue;
+        }
+        std::printf("backend %s: %s%s%s\n", b.name.c_str(), (b.path.empty() ? "" : b.path + ": ").c_str(),
+                    b.why.empty() ? "ok" : b.why.c_str(), b.chosen ? ", chosen" : "");
+        for (const auto &fact : b.facts) std::printf("  %s\n", fact.c_str());
+    }
+}
+
 void print_text(const Found &found) {
     std::printf("storm %s\n", STORM_VERSION);
     const auto line = [](const char *what, const std::string &text) { std::printf("%s: %s\n", what, text.c_str()); };
@@ -302,9 +339,9 @@ void print_text(const Found &found) {
                             "): install both again");
     else
         line("library", found.library.path);
-    for (const auto &b : found.backends)
-        line(("backend " + b.name).c_str(), (b.path.empty() ? "" : b.path + ": ") + (b.why.empty() ? "ok" : b.why));
+    print_backends(found.backends);
     print_topology(found.topology);
+    print_table_sizes();
     std::printf("settings:\n");
     print_settings(found);
     std::printf("first aid, what of this machine stands in the way:\n");
@@ -354,6 +391,10 @@ void write_machine(JsonWriter &out, const Found &found) {
         out.member("path", b.path);
         out.member("ok", b.why.empty());
         out.member("reason", b.why);
+        out.member("chosen", b.chosen);
+        out.key("facts").open('[');
+        for (const auto &fact : b.facts) out.value(fact);
+        out.close(']');
         out.close('}');
     }
     out.close(']');
@@ -378,7 +419,11 @@ void print_json(const Found &found, bool settings_only) {
     JsonWriter out;
     out.open('{');
     out.member("version", STORM_VERSION);
-    if (!settings_only) write_machine(out, found);
+    if (!settings_only) {
+        write_machine(out, found);
+        write_counters(out);
+        write_calls(out);
+    }
     write_settings(out, found);
     out.key("problems").open('[');
     for (const auto &problem : found.problems) out.value(problem);
@@ -390,17 +435,6 @@ void print_json(const Found &found, bool settings_only) {
 
 // ---- rows of the man pages
 
-std::string roff(const std::string &text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '\\') out += "\\e";
-        else if (c == '-') out += "\\-";
-        else if (c == '"') out += "\\(dq";
-        else out += c;
-    }
-    return out;
-}
-
 void print_settings_roff() {
     for (const auto &info : Settings::table()) {
         std::printf(".TP\n.B %s\n\\&%s.\n.br\n", roff(info.name).c_str(), roff(meaning(info)).c_str());
@@ -409,17 +443,11 @@ void print_settings_roff() {
     }
 }
 
-void print_counters_roff() {
-#define STORM_COUNTER(field, name, help) \
-    std::printf(".TP\n.B %s\n\\&%s.\n", roff(name).c_str(), roff(help).c_str());
-#include "counters.def"
-#undef STORM_COUNTER
-}
-
 // ---- the command line
 
 constexpr const char *usage =
-    "usage: storm-info [--json] [--program FILE | --settings | --topology [--ranks N]]\n"
+    "usage: storm-info [--json] [--program FILE | --settings | --counters | --calls |\n"
+    "                            --topology [--ranks N]]\n"
     "       storm-info --settings-roff | --counters-roff | --version | --help\n"
     "\n"
     "Prints the version, the real MPI, the library and its backends, all settings with\n"
@@ -428,63 +456,90 @@ constexpr const char *usage =
     "  --json           the same as JSON\n"
     "  --program FILE   also whether a preload can serve this program\n"
     "  --settings       only the settings, and what is wrong with STORM_ variables\n"
+    "  --counters       only the counters of the report, and what they count\n"
+    "  --calls          only the calls of MPI, each with what happens to it\n"
     "  --topology       only the machine, its network devices, and which one is used for\n"
     "                   other hosts and why\n"
     "  --ranks N        the choices of N ranks that share this machine equally\n"
     "  --settings-roff  the settings as rows of a man page\n"
     "  --counters-roff  the counters of the report as rows of a man page\n";
 
-int run(int argc, char **argv) {
-    bool json = false, settings_only = false, topology_only = false;
+struct Options {
+    bool json = false;
+    std::string only;  // the one thing that is asked for, by its option; "" for all
+    std::string program;
     int ranks = 0;
-    std::string rows, program;
-    for (int i = 1; i < argc; ++i) {
-        const std::string word = argv[i];
-        if (word == "--json") json = true;
-        else if (word == "--settings") settings_only = true;
-        else if (word == "--topology") topology_only = true;
-        else if (word == "--program") {
-            program = i + 1 < argc ? argv[++i] : "";
-            if (program.empty()) {
-                std::fprintf(stderr, "storm-info: --program has no value (it names a file): give one\n");
-                return exit_usage;
-            }
-        } else if (word == "--ranks") {
-            ranks = i + 1 < argc ? std::atoi(argv[++i]) : 0;
-            if (ranks < 1 || ranks > ranks_max) {
-                std::fprintf(stderr, "storm-info: --ranks needs a number from 1 to %d: give one\n", ranks_max);
-                return exit_usage;
-            }
-        }
-        else if (word == "--settings-roff" || word == "--counters-roff") rows = word;
+};
+
+// Nothing to run, then the status to end with.
+std::optional<int> read_options(const Words &words, Options &options) {
+    const Words alone = {"--settings", "--counters", "--calls", "--topology", "--settings-roff", "--counters-roff"};
+    const auto wrong = [](const std::string &what) {
+        std::fprintf(stderr, "storm-info: %s\n", what.c_str());
+        return exit_usage;
+    };
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const std::string &word = words[i];
+        const std::string value = i + 1 < words.size() ? words[i + 1] : "";
+        if (word == "--json") options.json = true;
         else if (word == "--version") return std::printf("storm-info %s\n", STORM_VERSION), 0;
         else if (word == "--help") return std::fputs(usage, stdout), 0;
-        else {
-            std::fprintf(stderr, "storm-info: %s is not an option: see the list\n%s", word.c_str(), usage);
-            return exit_usage;
+        else if (word == "--program") {
+            options.program = value;
+            ++i;
+            if (value.empty()) return wrong("--program has no value (it names a file): give one");
+        } else if (word == "--ranks") {
+            options.ranks = std::atoi(value.c_str());
+            ++i;
+            if (options.ranks < 1 || options.ranks > ranks_max)
+                return wrong("--ranks needs a number from 1 to " + std::to_string(ranks_max) + ": give one");
+        } else if (std::find(alone.begin(), alone.end(), word) != alone.end()) {
+            if (!options.only.empty() && options.only != word)
+                return wrong(options.only + " and " + word + " exclude each other: give one of them");
+            options.only = word;
+        } else {
+            return wrong(word + " is not an option: see the list\n" + usage);
         }
     }
-    if (!rows.empty()) {
-        if (rows == "--settings-roff") print_settings_roff();
-        else print_counters_roff();
-        return 0;
+    if (options.ranks > 0 && options.only != "--topology")
+        return wrong("--ranks tells of network devices: give --topology with it");
+    return std::nullopt;
+}
+
+// One table alone, as text or as a JSON object with the one member.
+void print_table(bool json, void (*print)(), void (*write)(JsonWriter &)) {
+    if (!json) return print();
+    JsonWriter out;
+    out.open('{');
+    write(out);
+    out.close('}');
+    out.line();
+    std::fputs(out.text().c_str(), stdout);
+}
+
+void print_topology_only(const Options &options) {
+    const Found found = find_topology_only(options.ranks);
+    JsonWriter out;
+    write_topology(out, found.topology);
+    if (options.json) std::puts(out.text().c_str());
+    else print_topology(found.topology);
+}
+
+int run(const Words &words) {
+    Options options;
+    if (const auto status = read_options(words, options)) return *status;
+    if (options.only == "--settings-roff") print_settings_roff();
+    else if (options.only == "--counters-roff") print_counters_roff();
+    else if (options.only == "--counters") print_table(options.json, print_counters, write_counters);
+    else if (options.only == "--calls") print_table(options.json, print_calls, write_calls);
+    else if (options.only == "--topology") print_topology_only(options);
+    else {
+        const bool settings_only = options.only == "--settings";
+        const Found found = settings_only ? find_settings_only() : find_all(options.program);
+        if (options.json) print_json(found, settings_only);
+        else if (settings_only) print_settings(found);
+        else print_text(found);
     }
-    if (ranks > 0 && !topology_only) {
-        std::fprintf(stderr, "storm-info: --ranks tells of network devices: give --topology with it\n");
-        return exit_usage;
-    }
-    if (topology_only) {
-        const Found found = find_topology_only(ranks);
-        JsonWriter out;
-        write_topology(out, found.topology);
-        if (json) std::puts(out.text().c_str());
-        else print_topology(found.topology);
-        return 0;
-    }
-    const Found found = settings_only ? find_settings_only() : find_all(program);
-    if (json) print_json(found, settings_only);
-    else if (settings_only) print_settings(found);
-    else print_text(found);
     return 0;
 }
 
@@ -492,7 +547,7 @@ int run(int argc, char **argv) {
 }  // namespace storm::tools
 
 int main(int argc, char **argv) {
-    const int status = storm::tools::run(argc, argv);
+    const int status = storm::tools::run({argv + std::min(argc, 1), argv + argc});
     if (std::fflush(stdout) != 0) {
         std::perror("storm-info: standard output");
         return 1;

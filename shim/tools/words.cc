@@ -47,6 +47,17 @@ std::string shell_quoted(const std::string &word) {
     return quoted + "'";
 }
 
+std::string roff(const std::string &text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '\\') out += "\\e";
+        else if (c == '-') out += "\\-";
+        else if (c == '"') out += "\\(dq";
+        else out += c;
+    }
+    return out;
+}
+
 std::string name_in(const std::string &assignment) { return assignment.substr(0, assignment.find('=')); }
 
 std::optional<std::string> value_in(const Words &assignments, const std::string &name) {

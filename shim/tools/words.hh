@@ -13,6 +13,7 @@ using Words = std::vector<std::string>;
 [[nodiscard]] Words split_words(std::string_view text, std::string_view separators);
 [[nodiscard]] std::string joined(const Words &words, const char *separator);
 [[nodiscard]] std::string shell_quoted(const std::string &word);
+[[nodiscard]] std::string roff(const std::string &text);
 
 // Lists of NAME and NAME=VALUE, as mpirun -x takes them: NAME alone stands for the
 // value in our environment, and the last mention counts.

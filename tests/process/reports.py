@@ -39,6 +39,20 @@ def a_report_as_json_has_every_rank_and_pair(bench):
 
 
 @test
+def a_report_tells_backend_ordering_and_nic_with_the_reasons(bench):
+    path = os.path.join(bench.root, "facts.json")
+    right(bench.run(*bench.job(2, "traffic", settings={"STORM_REPORT": f"json:{path}"})))
+    report = json.loads(read(path))
+    check((report["backend"], report["backend_why"]) == ("shm", "the default"), report)
+    check(report["facts"]["ordering"].startswith("in memory (") and
+          report["facts"]["nic"] == "none (all ranks are on this host)", report["facts"])
+    ended = bench.run(*bench.job(2, "traffic", settings={"STORM_REPORT": "summary", "STORM_BACKEND": "none"}))
+    right(ended)
+    lines = ended.counters()
+    check(lines["backend"] == "none (chosen by STORM_BACKEND)" and "ordering" not in lines, ended)
+
+
+@test
 def a_report_without_a_file_name_says_where_it_is(bench):
     ended = bench.run(*bench.job(2, "traffic", settings={"STORM_REPORT": "html"}))
     right(ended)

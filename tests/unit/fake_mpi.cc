@@ -30,14 +30,26 @@ std::byte* place(const FakeType& type, void* buffer, std::uint64_t i)
            type.bytes[byte];
 }
 
+struct Touching {
+    Touching() { tell(true); }
+    ~Touching() { tell(false); }
+    static void tell(bool now)
+    {
+        if (live->touches)
+            live->touches(now);
+    }
+};
+
 void pack(const FakeType& type, const void* buffer, std::uint64_t bytes, std::byte* out)
 {
+    const Touching touching;
     for (std::uint64_t i = 0; i < bytes; ++i)
         out[i] = *place(type, const_cast<void*>(buffer), i);
 }
 
 void unpack(const FakeType& type, void* buffer, std::uint64_t bytes, const std::byte* in)
 {
+    const Touching touching;
     for (std::uint64_t i = 0; i < bytes; ++i)
         *place(type, buffer, i) = in[i];
 }

@@ -95,6 +95,7 @@ public:
 
     std::vector<std::string> returned;    // "MPI_Wait", ...: calls that returned an error
     std::function<void()> while_blocked;  // what others do while a call blocks
+    std::function<void(bool)> touches;    // before (true) and after it touches a buffer of a message
     unsigned progress_calls = 0;
     bool type_misused = false;            // a freed type was packed, unpacked or asked about
 

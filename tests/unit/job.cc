@@ -97,6 +97,7 @@ Job::Job(const JobOptions& o)
         setup.world_size = o.ranks;
         setup.spin_limit = 0;
         setup.threaded = o.threaded;
+        setup.devices = o.devices;
         setup.private_comm = mpi.private_comm(i);
         setup.fabric = end.fabric.get();
         setup.fabric_address_of = [this](int peer, std::string&) {

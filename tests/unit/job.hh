@@ -26,6 +26,7 @@ struct RankTest {
     static std::size_t communicators(const Rank& rank) { return rank.comms_.size(); }
     static std::uint64_t buffered(const Rank& rank) { return rank.buffered_; }
     static std::size_t transfers(const Rank& rank) { return rank.transfers_; }
+    static storm_sums moved(const Rank& rank) { return rank.moved_so_far(); }
     static bool waiting(const Rank& rank) { return !rank.waiting_.empty(); }
     static bool at_rest(Rank& rank) { return rank.at_rest(); }
     static std::uint32_t users(const Comm& comm) { return comm.users - 1; } // the handle is one
@@ -49,6 +50,7 @@ struct JobOptions {
     loop::Options fabric;
     FakeMpi::Options mpi;
     bool threaded = false;
+    DeviceMemory* devices = nullptr;
 
     JobOptions()
     {

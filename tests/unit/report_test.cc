@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace storm::unit {
@@ -227,6 +228,24 @@ void file_that_cannot_be_written_is_an_error_with_its_cause(Report& f)
     assert_int_equal(errno, ENOSPC);
 }
 
+void file_above_the_limit_of_sizes_is_an_error_not_the_end(Report& f)
+{
+    struct rlimit before {}, small {};
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 1000;
+    f.text.assign(2000, 'x');
+    const std::string file = "report_test." + std::to_string(::getpid());
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    errno = 0;
+    const bool written = write_text(file, f.text);
+    const int error = errno;
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    assert_false(written);
+    assert_int_equal(error, EFBIG);
+    assert_int_equal(::access(file.c_str(), F_OK), -1);
+}
+
 // ---- regions
 
 Counters counted(std::uint64_t n)
@@ -292,6 +311,7 @@ int main(int argc, char** argv)
         UNIT(Report, names_of_regions_have_a_limit),
         UNIT(Report, report_goes_to_the_named_file),
         UNIT(Report, file_that_cannot_be_written_is_an_error_with_its_cause),
+        UNIT(Report, file_above_the_limit_of_sizes_is_an_error_not_the_end),
     };
     return run_all(tests, argc, argv);
 }

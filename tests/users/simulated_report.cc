@@ -83,7 +83,10 @@ int main(int argc, char** argv)
     job.ranks = ranks;
     job.backend = "shm";
     job.backend_why = "the default";
-    job.facts = {{"real_mpi_eager_limit", "4096 (btl_vader_eager_limit)"}, {"real_mpi", "Open MPI v4.1.4"}};
+    job.facts = {{"ordering", "stamped (tcp;ofi_rxm promises no order of placement: each line carries its lap)"},
+                 {"nic", "rank 0 of 112 on this node (cpus 0-3) uses mlx5_0:1 at distance 10: the nearest of 8 that "
+                         "reach other hosts; left out are mlx5_4 (its port is down), lo (loopback)"},
+                 {"real_mpi_eager_limit", "4096 (btl_vader_eager_limit)"}, {"real_mpi", "Open MPI v4.1.4"}};
     for (const SettingInfo& info : Settings::table())
         job.settings.push_back({info.name, info.fallback, "default"});
     job.settings[0].origin = "environment";

@@ -25,9 +25,10 @@ def listed(bench, preload):
 def tables(bench):
     source = os.path.join(HERE, "..", "..", "shim")
     settings = re.findall(r'^STORM_SETTING\(\w+, [\w:]+, "(\w+)"', read(os.path.join(source, "settings.def")), re.M)
-    counters = re.findall(r'^STORM_COUNTER\(\w+, "(\w+)"', read(os.path.join(source, "counters.def")), re.M)
+    counters = re.findall(r'^STORM_(?:COUNTER\(\w+, |MARK\()"(\w+)"', read(os.path.join(source, "counters.def")),
+                          re.M)
     check(len(settings) > 10 and len(counters) > 10, "the tables cannot be read")
-    return settings, [f"storm_{c}" for c in counters] + ["storm_ring_high_water_bytes"]
+    return settings, [f"storm_{c}" for c in counters]
 
 
 def shifted_back(line, cvars, pvars):

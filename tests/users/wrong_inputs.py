@@ -42,14 +42,14 @@ setting("a_flag_that_is_neither", "STORM_DISABLE=maybe is not valid (0 or 1)", S
 setting("a_form_of_the_report_that_does_not_exist",
         "STORM_REPORT=xml is not valid (off, or summary, json or html", STORM_REPORT="xml")
 setting("a_report_in_a_folder_that_does_not_exist",
-        "the report cannot be written (html:/nowhere/r.html: No such file or directory)",
+        "the report cannot be written (/nowhere/r.html: No such file or directory)",
         STORM_REPORT="html:/nowhere/r.html")
-setting("a_report_in_a_folder_that_takes_no_files", "the report cannot be written (json:/proc/r.json:",
+setting("a_report_in_a_folder_that_takes_no_files", "the report cannot be written (/proc/r.json:",
         STORM_REPORT="json:/proc/r.json")
 setting("a_signal_that_cannot_be_had", "STORM_REPORT_SIGNAL=KILL is not valid (one of off|HUP|QUIT",
         STORM_REPORT_SIGNAL="KILL")
 setting("a_profile_of_no_form", "STORM_PROFILE=yes is not valid (off, or text or json", STORM_PROFILE="yes")
-setting("a_profile_that_cannot_be_written", "the profile cannot be written (text:/nowhere/p:",
+setting("a_profile_that_cannot_be_written", "the profile cannot be written (/nowhere/p:",
         STORM_PROFILE="text:/nowhere/p")
 setting("a_file_of_rules_that_is_missing",
         "STORM_ROUTE_FILE is not used (/nowhere/rules: No such file or directory)", STORM_ROUTE_FILE="/nowhere/rules")
@@ -171,17 +171,88 @@ def read_only_tmpdir(bench):
     return ended
 
 
-@row("a_full_disk_for_the_report", "the report cannot be written (html:/mnt/report.html: No space left on device)")
-def full_disk(bench):
-    script = ("mount -t tmpfs -o size=16k tmpfs /mnt && head -c 12288 /dev/zero >/mnt/fill && "
-              '"$@"; status=$?; ls /mnt >&2; exit $status')
+def on_a_machine(bench, change, *job, **more):
+    """The job where `change` was made to the machine, in a mount namespace of its own."""
     for command in (["unshare", "-m"], ["unshare", "-rm"]):
         if shutil.which("unshare") and bench.run(*command, "sh", "-c", "mount -t tmpfs tmpfs /mnt").status == 0:
-            ended = bench.run(*command, "sh", "-c", script, "sh",
-                              *bench.job(2, "traffic", settings={"STORM_REPORT": "html:/mnt/report.html"}))
-            check(not re.search("^report.html", ended.err, re.M), f"half a report is left\n{ended}")
-            return ended
+            return bench.run(*command, "sh", "-c", change + ' && "$@"', "sh", *job, **more)
     raise Skip("needs unshare and the privilege to mount")
+
+
+def told_in_short(ended):
+    """The report that could not go to its file."""
+    check(ended.counters().get("ring_messages", "0") != "0", f"not even the summary is told\n{ended}")
+
+
+@row("a_full_disk_for_the_report", "the report cannot be written (/mnt/report.html: No space left on device)")
+def full_disk(bench):
+    change = "mount -t tmpfs -o size=16k tmpfs /mnt && head -c 12288 /dev/zero >/mnt/fill"
+    job = bench.job(2, "traffic", settings={"STORM_REPORT": "html:/mnt/report.html"})
+    ended = on_a_machine(bench, change, "sh", "-c", '"$@"; status=$?; ls /mnt >&2; exit $status', "sh", *job)
+    check(not re.search("^report.html", ended.err, re.M), f"half a report is left\n{ended}")
+    told_in_short(ended)
+    return ended
+
+
+@row("a_working_folder_that_takes_no_files", "the report cannot be written (storm-report.html: Read-only file system)")
+def read_only_folder(bench):
+    ended = on_a_machine(bench, "mount -t tmpfs -o ro tmpfs /mnt && cd /mnt",
+                         *bench.job(2, "traffic", settings={"STORM_REPORT": "html"}))
+    told_in_short(ended)
+    return ended
+
+
+@row("a_machine_without_proc", "its memory cannot be opened through /proc/")
+def no_proc(bench):
+    """Rings cannot be opened: the real MPI carries all, and the report says why."""
+    ended = on_a_machine(bench, "umount -l /proc", *bench.job(2, "traffic", settings=REPORT))
+    check(ended.counters().get("ring_messages") == "0", ended)
+    return ended
+
+
+@row("a_full_folder_of_shared_memory", "")
+def full_shm(bench):
+    """Rings do not stand there; the real MPI may complain of its own segments."""
+    ended = on_a_machine(bench, "mount -t tmpfs -o size=64k tmpfs /dev/shm",
+                         *bench.job(2, "traffic", settings=REPORT))
+    check(int(ended.counters()["ring_messages"]) > 0, ended)
+    return ended
+
+
+@row("files_may_not_be_as_large_as_rings", "no memory for a ring: File too large")
+def file_size_limit(bench):
+    """ulimit -f holds for memory files too, and ends who goes past it by a signal."""
+    settings = {**REPORT, "STORM_RING_MIN": "8M", "STORM_RING_MAX": "16M"}
+    limit = ["bash", "-c", 'ulimit -f 16384; exec "$@"', "sh"]
+    return bench.run(*bench.job(4, "traffic", settings=settings, wrap=limit))
+
+
+@row("few_open_files", "")
+def few_files(bench):
+    """Hardly more than the real MPI can do with: its own need is not the same each time."""
+    for files in range(16, 129, 8):
+        limit = ["bash", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
+        if bench.run(*bench.job(4, "traffic", preload=False, wrap=limit)).status == 0:
+            limit[2] = limit[2].replace(str(files), str(files + 8))
+            return bench.run(*bench.job(4, "traffic", settings=REPORT, wrap=limit))
+    raise Skip("the real MPI needs more than 128 open files here")
+
+
+@row("a_machine_without_any_fabric", "")
+def no_fabric(bench):
+    """Whatever the backend: rings, or a line that says why not."""
+    info = bench.run(os.path.join(bench.build, "shim", "tools", "storm-info"), "--json")
+    names = [b["name"] for b in json.loads(info.out)["backends"] if b["path"]]
+    alone = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    if bench.run(*alone, "true").status != 0:
+        raise Skip("needs ip and the privilege to make a network namespace")
+    for name in names:
+        ended = bench.run(*alone, *bench.job(2, "traffic", settings={**REPORT, "STORM_BACKEND": name}))
+        right(ended)
+        counters = ended.counters()
+        check(counters.get("fallbacks", "none") != "none" or int(counters.get("ring_messages", 0)) > 0 or
+              len(ended.not_routed()) == 1, f"{name}: nothing says why\n{ended}")
+    return ended
 
 
 @row("no_standard_error", "")
