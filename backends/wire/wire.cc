@@ -7,7 +7,6 @@ namespace storm::wire {
 namespace {
 
 constexpr std::chrono::microseconds kLookAnew{5}; // in flush
-constexpr std::uint32_t kWatchEvery = 4096;       // calls of progress between two looks at the clock
 constexpr char kPulseMark = '^';                  // between the transport's address and the pulse's
 
 bool power_of_two(std::uint64_t n)
@@ -559,10 +558,7 @@ void Wire::progress()
     const Guard lock = guard();
     look_for_events();
     move();
-    if (until_watch_-- == 0) {
-        until_watch_ = kWatchEvery - 1;
-        watch();
-    }
+    watch();
 }
 
 void Wire::move()
