@@ -142,7 +142,6 @@ int at_end(MPI_Comm, int, void*, void*)
     process.rank = nullptr;
     life->rank.reset();
     life->runtimes.reset();
-    life->backend.reset();
     life->backends.end(process.real);
     process.real.Comm_free(&life->private_comm);
     life->board.close();

@@ -312,6 +312,11 @@ void print_backends(const std::vector<BackendFound> &backends) {
             std::printf("backend none: every message goes by the real MPI%s\n", b.chosen ? ", chosen" : "");
             continue;
         }
+        if (b.name == "auto") {
+            std::printf("backend auto: shm on a node, the best fabric that works between hosts%s\n",
+                        b.chosen ? ", chosen" : "");
+            continue;
+        }
         std::printf("backend %s: %s%s%s\n", b.name.c_str(), (b.path.empty() ? "" : b.path + ": ").c_str(),
                     b.why.empty() ? "ok" : b.why.c_str(), b.chosen ? ", chosen" : "");
         for (const auto &fact : b.facts) std::printf("  %s\n", fact.c_str());
