@@ -63,7 +63,6 @@ std::uint64_t Messages::write_max() const
 void Messages::begin(const Begin& begin)
 {
     job_ = begin;
-    peers_.resize(static_cast<std::size_t>(begin.world_size));
     receives_.resize(kReceives);
     buffers_.resize(kSends);
     requests_.assign(kReceives + kSends, begin.real->request_null);
@@ -151,8 +150,8 @@ void Messages::disconnect(int peer)
 
 std::string Messages::why(int peer) const
 {
-    const auto index = static_cast<std::size_t>(peer);
-    return peer >= 0 && index < peers_.size() ? peers_[index].why : "";
+    const auto found = peers_.find(peer);
+    return found != peers_.end() ? found->second.why : "";
 }
 
 void Messages::fail(int peer, const std::string& why)

@@ -70,7 +70,7 @@ private:
         std::deque<std::size_t> early;  // receive buffers with messages that came before their turn
     };
 
-    Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+    Peer& at(int peer) { return peers_[peer]; }
     bool room_in(Peer& peer, std::uint64_t bytes) const;
     bool open_buffer(int peer);
     std::byte* append(int peer, const Operation& operation);
@@ -88,7 +88,7 @@ private:
     wire::Promises promises_;
     const std::string address_;
     Begin job_;
-    std::vector<Peer> peers_;
+    std::unordered_map<int, Peer> peers_; // those that we have to do with
     std::vector<std::unique_ptr<std::byte[]>> receives_;
     std::vector<Buffer> buffers_;
     std::vector<std::size_t> free_;

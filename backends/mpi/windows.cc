@@ -65,7 +65,6 @@ bool Windows::make_window(std::string& why)
 void Windows::begin(const Begin& begin)
 {
     job_ = begin;
-    peers_.resize(static_cast<std::size_t>(begin.world_size));
     messages_.begin(begin);
     why_none_.clear();
     std::string why;
@@ -120,8 +119,8 @@ void Windows::withdraw(Region& region)
 
 Status Windows::connect(int peer, std::string_view address, std::string& why)
 {
-    const bool known = peer >= 0 && static_cast<std::size_t>(peer) < peers_.size() && address.starts_with(kPrefix);
-    Peer* p = known ? &peers_[static_cast<std::size_t>(peer)] : nullptr;
+    const bool known = peer >= 0 && peer < job_.world_size && address.starts_with(kPrefix);
+    Peer* p = known ? &peers_[peer] : nullptr;
     if (!why_none_.empty() || p == nullptr || p->failed) {
         why = !why_none_.empty() ? why_none_ : p == nullptr ? "the peer uses another fabric" : p->why;
         return Status::refused;
@@ -132,23 +131,22 @@ Status Windows::connect(int peer, std::string_view address, std::string& why)
 
 void Windows::disconnect(int peer)
 {
-    if (peer < 0 || static_cast<std::size_t>(peer) >= peers_.size())
-        return;
-    peers_[static_cast<std::size_t>(peer)].connected = false;
+    if (const auto found = peers_.find(peer); found != peers_.end())
+        found->second.connected = false;
     messages_.disconnect(peer);
 }
 
 std::string Windows::why(int peer) const
 {
-    if (peer < 0 || static_cast<std::size_t>(peer) >= peers_.size())
+    const auto found = peers_.find(peer);
+    if (!why_none_.empty() || found == peers_.end())
         return why_none_;
-    const std::string& own = peers_[static_cast<std::size_t>(peer)].why;
-    return own.empty() ? messages_.why(peer) : own;
+    return found->second.why.empty() ? messages_.why(peer) : found->second.why;
 }
 
 void Windows::fail(int peer, const std::string& why)
 {
-    Peer& p = peers_[static_cast<std::size_t>(peer)];
+    Peer& p = peers_[peer];
     if (p.failed)
         return;
     p.failed = true;
@@ -163,11 +161,9 @@ void Windows::fail(int peer, const std::string& why)
 
 Status Windows::write(int peer, const Write& write)
 {
-    if (peer < 0 || static_cast<std::size_t>(peer) >= peers_.size() || (write.flags & wire::kSignal) != 0 ||
-        write.bytes > write_max())
-        return Status::refused;
-    Peer& p = peers_[static_cast<std::size_t>(peer)];
-    if (!p.connected || p.failed || window_ == nullptr)
+    const auto found = peers_.find(peer);
+    if (found == peers_.end() || !found->second.connected || found->second.failed || window_ == nullptr ||
+        (write.flags & wire::kSignal) != 0 || write.bytes > write_max())
         return Status::refused;
     if (inside_)
         return messages_.write(peer, write);
@@ -194,7 +190,7 @@ bool Windows::next(Event& event)
         told_ = 0;
         if (messages_.next(event)) {
             if (event.kind == Event::Kind::failed)
-                peers_[static_cast<std::size_t>(event.peer)].failed = true;
+                peers_[event.peer].failed = true;
             return true;
         }
         return false;

@@ -5,6 +5,7 @@
 
 #include "messages.hh"
 
+#include <unordered_map>
 #include <vector>
 
 namespace storm::mpi {
@@ -49,7 +50,7 @@ private:
     MPI_Win window_ = nullptr;
     std::string why_none_ = "MPI is not there yet, or no more";
     std::vector<std::pair<std::byte*, std::uint64_t>> attached_;
-    std::vector<Peer> peers_;
+    std::unordered_map<int, Peer> peers_; // those that we have to do with
     std::vector<wire::Event> events_;
     std::size_t told_ = 0;
     bool inside_ = false;
