@@ -64,7 +64,7 @@ void write(const ReportTarget& target, const std::string& file, const JobReport&
 
 } // namespace
 
-void Reporter::begin(const Settings& settings, const Backend* backend, const std::string& backend_why)
+void Reporter::begin(const Settings& settings, const std::string& backend, const std::string& backend_why)
 {
     settings_ = &settings;
     backend_ = backend;
@@ -97,14 +97,16 @@ JobReport Reporter::head(int ranks) const
 {
     JobReport job;
     job.ranks = ranks;
-    job.backend = backend_ != nullptr ? backend_->name() : "none";
+    job.backend = backend_;
     job.backend_why = backend_why_;
-    for (unsigned n = 0; backend_ != nullptr && !backend_->fact(n).empty(); ++n) {
-        const std::string fact = backend_->fact(n);
+    job.facts = facts_;
+    for (const std::string& fact : backend_facts_) {
         const std::size_t colon = fact.find(": ");
-        job.facts.emplace_back(fact.substr(0, colon), colon == std::string::npos ? "" : fact.substr(colon + 2));
+        if (colon == std::string::npos)
+            job.facts.emplace_back("fabric", fact);
+        else
+            job.facts.emplace_back(fact.substr(0, colon), fact.substr(colon + 2));
     }
-    job.facts.insert(job.facts.end(), facts_.begin(), facts_.end());
     job.settings = list_of(*settings_);
     return job;
 }

@@ -12,9 +12,10 @@ namespace storm::interpose {
 class Reporter {
 public:
     // Of a routed job. Takes STORM_REPORT_SIGNAL, unless the program has it.
-    // The backend, null for none, is asked for its facts when a report is made.
-    void begin(const Settings& settings, const Backend* backend, const std::string& backend_why);
+    void begin(const Settings& settings, const std::string& backend, const std::string& backend_why);
     void fact(const std::string& key, const std::string& value) { facts_.emplace_back(key, value); }
+    // What a backend tells, "key: value" each; the last telling counts.
+    void backend_facts(const std::vector<std::string>& facts) { backend_facts_ = facts; }
 
     // Collective over `everybody`: rank 0's setting says whether and how.
     void at_finalize(Rank& rank, MPI_Comm everybody) const;
@@ -32,9 +33,10 @@ private:
     JobReport head(int ranks) const;
 
     const Settings* settings_ = nullptr;
-    const Backend* backend_ = nullptr;
+    std::string backend_;
     std::string backend_why_;
     std::vector<std::pair<std::string, std::string>> facts_;
+    std::vector<std::string> backend_facts_;
     int ranks_ = 1;
 };
 

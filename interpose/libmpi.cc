@@ -63,6 +63,7 @@ bool load()
     all = resolve_handle(real.op_max, "ompi_mpi_op_max") && all;
     all = resolve_handle(real.op_sum, "ompi_mpi_op_sum") && all;
     all = resolve_handle(real.errors_return, "ompi_mpi_errors_return") && all;
+    all = resolve_handle(real.info_null, "ompi_mpi_info_null") && all;
     all = resolve(real.progress, "opal_progress") && all;
     return all;
 }

@@ -1,10 +1,10 @@
 // MPI_Init to MPI_Finalize: settings, backend, the job's verdict, the Rank object, and
 // the end of all that.
+#include "backends.hh"
 #include "job_report.hh"
 #include "libmpi.hh"
 #include "life.hh"
-#include "nic.hh"
-#include "plugin.hh"
+#include "links.hh"
 #include "pmix.hh"
 #include "process.hh"
 #include "profiling.hh"
@@ -30,9 +30,8 @@ struct Life {
     Settings settings;
     RealClock clock;
     Pmix board;
-    std::unique_ptr<Backend> backend;
+    Backends backends;
     std::string trouble; // why this rank cannot take part
-    std::string backend_reason;
     std::string own_presence;
     bool strict_failure = false;
     MPI_Comm private_comm = nullptr;
@@ -86,38 +85,6 @@ void read_settings()
     }
 }
 
-// The device that a backend should use for other hosts; "" leaves it the choice.
-std::string nic_for(const std::string& backend)
-{
-    if (backend == "shm" || !has_remote_peers()) {
-        life->reporter.fact("nic", backend == "shm" ? "none (the shm backend reaches this host alone)"
-                                                    : "none (all ranks are on this host)");
-        return "";
-    }
-    const topology::Choice choice = choose_nic(life->settings, life->board, topology::Need::any);
-    if (!choice.problem.empty() && number_from(open_mpi::kLocalRank, 0) == 0) // once a node
-        process.log.error("%s", choice.problem.c_str());
-    process.log.info("%s", choice.sentence.c_str());
-    life->reporter.fact("nic", choice.sentence);
-    return choice.name;
-}
-
-void open_backend()
-{
-    const std::string& name = life->settings.backend;
-    if (name == "none")
-        return;
-    std::string why;
-    const BackendPlugin* plugin = load_plugin(name, why);
-    if (plugin != nullptr) {
-        BackendSettings wanted{life->board.rank(), life->settings.memory_max, &process.log};
-        wanted.nic = nic_for(name);
-        life->backend.reset(plugin->open(wanted, why));
-    }
-    if (life->backend == nullptr)
-        life->trouble = "the " + name + " backend cannot be opened (" + why + ")";
-}
-
 // Before the real MPI_Init, whose own exchange carries what is put on the board.
 void before_init()
 {
@@ -133,21 +100,19 @@ void before_init()
     if (!life->board.open(why))
         return; // a singleton, or no PMIx: see after_init
     if (life->settings.profile == "off")
-        open_backend();
-    life->own_presence = presence(life->settings.agreement(),
-                                  life->backend != nullptr ? life->backend->address() : "");
+        life->backends.open(life->settings, life->board, life->reporter, life->trouble);
+    life->own_presence = presence(life->settings.agreement(), life->backends.addresses());
     if (!life->board.put(kPresenceKey, life->own_presence))
         life->trouble = "PMIx does not take our word";
 }
 
-std::string peer_address(int peer, std::string& why)
+std::string peer_addresses(int peer, std::string& why)
 {
     std::string theirs;
-    if (!life->board.get(peer, kPresenceKey, static_cast<int>(life->settings.verdict_timeout), theirs)) {
-        why = "PMIx does not know its address";
-        return "";
-    }
-    return address_in(theirs);
+    if (life->board.get(peer, kPresenceKey, static_cast<int>(life->settings.verdict_timeout), theirs))
+        return address_in(theirs);
+    why = "PMIx does not know its address";
+    return "";
 }
 
 int progress_callback()
@@ -169,6 +134,7 @@ int at_end(MPI_Comm, int, void*, void*)
     if (process.rank == nullptr || ::getpid() != life->pid)
         return MPI_SUCCESS;
     process.rank->quiesce();
+    life->reporter.backend_facts(life->backends.facts());
     life->reporter.at_finalize(*process.rank, life->private_comm);
     open_mpi::unregister_progress(progress_callback);
     life->last = process.rank->counters();
@@ -176,7 +142,7 @@ int at_end(MPI_Comm, int, void*, void*)
     process.rank = nullptr;
     life->rank.reset();
     life->runtimes.reset();
-    life->backend.reset();
+    life->backends.end(process.real);
     process.real.Comm_free(&life->private_comm);
     life->board.close();
     return MPI_SUCCESS;
@@ -219,8 +185,13 @@ void begin_routing(int rank, int size)
     setup.clock = &life->clock;
     setup.log = &process.log;
     setup.settings = &life->settings;
-    setup.backend = life->backend.get();
-    setup.backend_reason = life->backend == nullptr && size > 1 ? "STORM_BACKEND=none" : "";
+    life->backends.begin(real, rank, size);
+    life->reporter.backend_facts(life->backends.facts());
+    setup.backend = life->backends.near();
+    setup.fabric = life->backends.fabric();
+    setup.fabric_reason = life->backends.fabric_reason();
+    if (setup.backend == nullptr && setup.fabric == nullptr && setup.fabric_reason.empty() && size > 1)
+        setup.backend_reason = "STORM_BACKEND=none";
     setup.world_rank = rank;
     setup.world_size = size;
     setup.spin_limit = topology::spin_limit(topology::look(number_from(open_mpi::kLocalSize, 1)));
@@ -232,11 +203,20 @@ void begin_routing(int rank, int size)
     life->reporter.fact("real_mpi", library_version());
     setup.threaded = level == MPI_THREAD_MULTIPLE;
     setup.private_comm = life->private_comm;
-    setup.address_of = peer_address;
     life->runtimes = std::make_unique<Runtimes>(process.log, life->clock.ticks_per_us());
     setup.devices = life->runtimes.get();
+    setup.address_of = [](int peer, std::string& why) {
+        const std::string theirs = peer_addresses(peer, why);
+        return theirs.empty() ? theirs : life->backends.near_address(theirs, why);
+    };
+    setup.fabric_address_of = [](int peer, std::string& why) {
+        const std::string theirs = peer_addresses(peer, why);
+        return theirs.empty() ? theirs : life->backends.fabric_address(theirs, why);
+    };
+    setup.cut_off = no_link_is_up;
+    setup.last_words = tell_watcher;
     setup.rules = life->rules.size() > 0 ? &life->rules : nullptr;
-    life->reporter.begin(life->settings, life->backend.get(),
+    life->reporter.begin(life->settings, life->backends.names(),
                          secure_getenv("STORM_BACKEND") != nullptr ? "chosen by STORM_BACKEND" : "the default");
     setup.asked = &life->reporter.asked();
     setup.answer = [](const RankReport& mine) { life->reporter.alone(mine, life->reporter.signal_name()); };
@@ -270,22 +250,24 @@ void after_init()
         life->trouble = why;
     if (RequestPool range; life->trouble.empty() && !range.reserve())
         life->trouble = "no range of addresses for requests (ulimit -v)";
-    Verdict verdict{true, "", false};
+    Verdict verdict{true, "", false, ""};
     if (size > 1)
         verdict = agree(real, life->board, rank, size, life->own_presence, life->trouble,
-                        static_cast<int>(life->settings.verdict_timeout));
+                        life->backends.fabric_name(), static_cast<int>(life->settings.verdict_timeout));
     else if (!life->trouble.empty())
-        verdict = {false, life->trouble, true};
+        verdict = {false, life->trouble, true, ""};
     if (!verdict.routed) {
         if (verdict.speaks) {
             process.log.warn("not routed, all traffic goes by the real MPI (%s): see storm-info, or start it by "
                              "stormrun", verdict.reason.c_str());
             Reporter::not_routed(life->settings, size, verdict.reason);
         }
-        life->backend.reset();
+        life->backends.close();
         life->board.close(); // each opening counts: mpirun looks for the last closing
         return;
     }
+    if (life->backends.fabric() != nullptr && !verdict.no_fabric.empty())
+        life->backends.close_fabric(verdict.no_fabric);
     begin();
     if (life->settings.profile == "off")
         return begin_routing(rank, size);

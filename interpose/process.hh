@@ -35,7 +35,11 @@ public:
         if (depth_++ == 0)
             process.rank->place_sends(may_wait);
     }
-    ~Entered() { --depth_; }
+    ~Entered()
+    {
+        if (--depth_ == 0)
+            process.rank->look_soon();
+    }
     Entered(const Entered&) = delete;
     static bool inside() { return depth_ != 0; }
 

@@ -26,12 +26,25 @@ Array look_at(const Rank* rank, int count, const MPI_Request* requests)
     return any ? Array::ours : Array::native;
 }
 
+// After a call of the real MPI: `ended` if one of its requests has, which may be that of a
+// collective.
+int native(Rank* rank, int rc, bool ended)
+{
+    if (ended && rank != nullptr && rc == MPI_SUCCESS)
+        rank->look_soon();
+    return rc;
+}
+bool said(const int* flag)
+{
+    return flag != nullptr && *flag > 0; // not MPI_UNDEFINED
+}
+
 } // namespace
 
 int Wait(MPI_Request* request, MPI_Status* status)
 {
     Rank* rank = routed();
-    return mine(rank, request) ? rank->wait(request, status) : process.real.Wait(request, status);
+    return mine(rank, request) ? rank->wait(request, status) : native(rank, process.real.Wait(request, status), true);
 }
 
 namespace {
@@ -43,8 +56,10 @@ namespace {
         rank->null_test(flag, status); // codes test requests that ended long ago, often
         return MPI_SUCCESS;
     }
-    return mine(rank, request) && flag != nullptr ? rank->test(request, flag, status)
-                                                  : process.real.Test(request, flag, status);
+    if (mine(rank, request) && flag != nullptr)
+        return rank->test(request, flag, status);
+    const int rc = process.real.Test(request, flag, status);
+    return native(rank, rc, said(flag));
 }
 } // namespace
 
@@ -58,7 +73,7 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status)
     return Test_slowly(request, flag, status);
 }
 
-#define STORM_ARRAY(function, name, verb, params, pass, refuse)                                    \
+#define STORM_ARRAY(function, name, verb, params, pass, refuse, ended)                             \
     int function params                                                                            \
     {                                                                                              \
         Rank* rank = routed();                                                                     \
@@ -66,25 +81,27 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status)
         switch (look_at(rank, count, requests)) {                                                  \
         case Array::ours: return rank->verb pass;                                                  \
         case Array::broken: return process.real.name refuse;                                       \
-        default: return process.real.name pass;                                                    \
+        default: break;                                                                            \
         }                                                                                          \
+        const int rc = process.real.name pass;                                                     \
+        return native(rank, rc, ended);                                                            \
     }
 
 STORM_ARRAY(Waitall, Waitall, waitall, (int count, MPI_Request requests[], MPI_Status* statuses),
-            (count, requests, statuses), (1, &none, statuses))
+            (count, requests, statuses), (1, &none, statuses), true)
 STORM_ARRAY(Testall, Testall, testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[]),
-            (count, requests, flag, statuses), (1, &none, flag, statuses))
+            (count, requests, flag, statuses), (1, &none, flag, statuses), said(flag))
 STORM_ARRAY(Waitany, Waitany, waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status),
-            (count, requests, index, status), (1, &none, index, status))
+            (count, requests, index, status), (1, &none, index, status), true)
 STORM_ARRAY(Testany_slowly, Testany, testany,
             (int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status),
-            (count, requests, index, flag, status), (1, &none, index, flag, status))
+            (count, requests, index, flag, status), (1, &none, index, flag, status), said(flag))
 STORM_ARRAY(Waitsome, Waitsome, waitsome,
             (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
-            (count, requests, done, indices, statuses), (1, &none, done, indices, statuses))
+            (count, requests, done, indices, statuses), (1, &none, done, indices, statuses), true)
 STORM_ARRAY(Testsome, Testsome, testsome,
             (int count, MPI_Request requests[], int* done, int indices[], MPI_Status statuses[]),
-            (count, requests, done, indices, statuses), (1, &none, done, indices, statuses))
+            (count, requests, done, indices, statuses), (1, &none, done, indices, statuses), said(done))
 
 int Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status)
 {

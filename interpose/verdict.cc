@@ -13,6 +13,17 @@ constexpr const char* kAbsentKey = "storm.absent";
 struct Word {
     int routed = 1;
     char reason[244] = "";
+    char fabric[16] = "";
+    char no_fabric[120] = "";
+
+    void meet(const Word& other)
+    {
+        if (no_fabric[0] == '\0')
+            std::memcpy(no_fabric, other.no_fabric, sizeof no_fabric);
+        if (no_fabric[0] == '\0' && std::strncmp(fabric, other.fabric, sizeof fabric) != 0)
+            std::snprintf(no_fabric, sizeof no_fabric, "not all ranks have one fabric: some %s, some %s",
+                          fabric[0] != '\0' ? fabric : "none", other.fabric[0] != '\0' ? other.fabric : "none");
+    }
 
     void object(const std::string& why)
     {
@@ -35,9 +46,10 @@ public:
     {
     }
 
-    Verdict agree(const std::string& trouble)
+    Verdict agree(const std::string& trouble, const std::string& fabric)
     {
         Word word;
+        std::snprintf(word.fabric, sizeof word.fabric, "%s", fabric.c_str());
         if (!trouble.empty())
             word.object("rank " + std::to_string(rank_) + ": " + trouble);
         const int parent = rank_ == 0 ? -1 : (rank_ - 1) / 2;
@@ -52,6 +64,7 @@ public:
         if (with_parent) {
             say(parent, word);
             Word above;
+            std::memcpy(above.fabric, word.fabric, sizeof above.fabric);
             with_parent = hear(parent, above);
             word = above;
             if (!with_parent)
@@ -60,7 +73,7 @@ public:
         for (int i = 0; i < 2; ++i)
             if (with_child[i])
                 say(child(i), word);
-        return {word.routed != 0, word.reason, word.routed == 0 && !with_parent && first()};
+        return {word.routed != 0, word.reason, word.routed == 0 && !with_parent && first(), word.no_fabric};
     }
 
 private:
@@ -120,6 +133,7 @@ private:
         real_.Recv(&said, sizeof said, real_.byte, other, kTag, real_.comm_world, MPI_STATUS_IGNORE);
         if (said.routed == 0)
             word.object(said.reason);
+        word.meet(said);
         return true;
     }
 
@@ -157,9 +171,9 @@ std::string address_in(const std::string& presence)
 }
 
 Verdict agree(const RealMpi& real, Pmix& board, int rank, int size, const std::string& own,
-              const std::string& trouble, int seconds)
+              const std::string& trouble, const std::string& fabric, int seconds)
 {
-    return Tree(real, board, rank, size, own, seconds).agree(trouble);
+    return Tree(real, board, rank, size, own, seconds).agree(trouble, fabric);
 }
 
 } // namespace storm::interpose

@@ -36,6 +36,7 @@ public:
         fresh,   // nothing sent yet
         ring,    // records in the peer's memory
         carried, // records by the real MPI, for a peer whose memory cannot be had
+        sealing, // the fabric has failed: nothing leaves until the peer tells what it has read
     };
 
     explicit Channel(int world_rank) : peer(world_rank) {}
@@ -47,6 +48,9 @@ public:
     Path path = Path::fresh;
     bool placing = false; // rings may grow past STORM_RING_MAX rather than make us wait
     bool grow_refused = false;
+    bool over_fabric = false; // the ring is a mirror: what is written must be published
+    bool given_up = false;    // the fabric has failed towards the peer: no ring is asked for
+    bool asking = false;      // in the rank's list of channels whose ring is being granted
     bool waiting = false; // in the rank's list of channels with pending records (a leaf's)
     RingWriter out;
     // Under out_lock; a report from inside the real MPI may look at it without.
@@ -60,7 +64,9 @@ public:
     std::uint64_t ring_bytes = 0;
     std::uint64_t ring_messages = 0; // other than those
     std::uint64_t native_messages = 0, native_bytes = 0;
-    std::uint64_t announced = 0; // tail of the last publish (backends that are not direct)
+    std::uint64_t announced = 0; // tail of the last publish over a fabric
+    std::uint64_t wanted = 0;    // bytes of the ring that is being granted
+    std::vector<RingWriter> former; // mirrors that the peer may not have read to their end
     std::deque<Outgoing> pending;
     std::uint32_t next_native_tag = 0; // modulo the tags that the real MPI has
 
@@ -78,6 +84,9 @@ public:
     bool has_in = false;
     std::uint64_t arrived_so_far() const { return glance_at(arrived_elsewhere) + in.position(); }
     std::uint64_t arrived_elsewhere = 0; // than in this ring
+    bool in_fabric = false; // it lies with the fabric
+    bool stopped = false;   // the fabric has failed: no ring of the peer is read any more
+    std::uint16_t replayed = 0; // records that came again from its mirror
 
     // The sender's numbers of communicators, in this direction.
     struct Entry {

@@ -108,6 +108,7 @@ int Rank::wait_as(Call call, MPI_Request* request, MPI_Status* status)
 {
     int error = MPI_SUCCESS;
     MPI_Comm where = nullptr;
+    leave_held();
     if (owns(*request))
         wait_until([&, r = &ours(*request)] { return complete(*r); });
     settle(request, status, false, error, where);
@@ -118,6 +119,7 @@ int Rank::test(MPI_Request* request, int* flag, MPI_Status* status)
 {
     int error = MPI_SUCCESS;
     MPI_Comm where = nullptr;
+    flush_held();
     if (owns(*request) && ours(*request).active()) {
         poll();
         if (ours(*request).active()) {
@@ -154,6 +156,7 @@ int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS;
     bool ours_failed = false;
+    leave_held();
     for (int i = 0; i < count; ++i)
         if (owns(requests[i])) {
             const Request& r = ours(requests[i]);
@@ -166,6 +169,7 @@ int Rank::waitall(int count, MPI_Request* requests, MPI_Status* statuses)
     if (split.size() != 0) {
         native_rc = real_.Waitall(split.size(), split.native.data(), native_statuses.data());
         split.put_back(requests);
+        look_soon();
     }
     std::size_t next = 0;
     const bool failed = ours_failed || native_rc != MPI_SUCCESS;
@@ -194,6 +198,7 @@ int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statu
         });
     };
     *flag = 0;
+    flush_held();
     if (!all_ours()) {
         poll();
         if (!all_ours()) {
@@ -213,6 +218,7 @@ int Rank::testall(int count, MPI_Request* requests, int* flag, MPI_Status* statu
         split.put_back(requests);
         if (native_flag == 0)
             return native_rc;
+        look_soon();
     }
     *flag = 1;
     int error = MPI_SUCCESS;
@@ -271,7 +277,8 @@ int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Statu
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS;
     Idle idle(*this);
-    bool moved = poll();
+    const Look look = call == Call::waitany || call == Call::waitsome ? Look::wait : Look::test;
+    bool moved = poll(look);
     for (;;) {
         const Glance g = glance(count, requests);
         if (g.native) {
@@ -281,6 +288,7 @@ int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Statu
             const int rc = real_.Testany(split.size(), split.native.data(), &at, &native_flag, status);
             split.put_back(requests);
             if (native_flag != 0 && at != MPI_UNDEFINED) {
+                look_soon();
                 *index = split.at[static_cast<std::size_t>(at)];
                 if (flag != nullptr)
                     *flag = 1;
@@ -307,7 +315,7 @@ int Rank::any(int count, MPI_Request* requests, int* index, int* flag, MPI_Statu
         }
         if (!moved)
             idle.step();
-        moved = poll();
+        moved = poll(look);
     }
     return error == MPI_SUCCESS ? error : raise(call, where, error);
 }
@@ -336,7 +344,8 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
     MPI_Comm where = nullptr;
     int error = MPI_SUCCESS, native_rc = MPI_SUCCESS;
     Idle idle(*this);
-    bool moved = poll();
+    const Look look = call == Call::waitany || call == Call::waitsome ? Look::wait : Look::test;
+    bool moved = poll(look);
     for (;;) {
         bool active = false;
         std::vector<int> ready;
@@ -364,6 +373,8 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
             return native_rc;
         }
         const int native_count = native_done == MPI_UNDEFINED ? 0 : native_done;
+        if (native_count != 0)
+            look_soon();
         if (native_count != 0 || !ready.empty()) {
             report_some(requests, done, indices, statuses, ready, split, native_count, native_at,
                         native_statuses, error, where);
@@ -376,7 +387,7 @@ int Rank::some(int count, MPI_Request* requests, int* done, int* indices, MPI_St
         }
         if (!moved)
             idle.step();
-        moved = poll();
+        moved = poll(look);
     }
     return error == MPI_SUCCESS ? native_rc : raise(call, where, error);
 }

@@ -11,7 +11,7 @@ namespace storm {
 namespace {
 
 constexpr int kCarryTag = 1;
-constexpr std::size_t kCarryBytes = 4096;
+constexpr std::size_t kCarryBytes = 4096 + 512; // the largest record of a ring that is replayed
 // A turn of the real MPI's engine comes at least this often in time, unless it costs
 // so much that it would take more than one part in kTurnShare of it.
 constexpr std::uint64_t kTurnEvery_us = 5;
@@ -33,6 +33,7 @@ void Rank::Idle::step()
     if (yielding_since_ == 0)
         yielding_since_ = now;
     set_word(rank_.until_turn_, 1); // looks are far apart now: the real MPI has its turn at each
+    set_word(rank_.turn_due_, 0);
     if (now - yielding_since_ < kYieldFor_us * clock.ticks_per_us())
         clock.yield();
     else
@@ -41,9 +42,11 @@ void Rank::Idle::step()
 
 // ---- one look
 
-bool Rank::poll(bool may_turn)
+bool Rank::poll(Look look)
 {
     bool moved = look_for_lanes(); // first: this look sees the first record of a new ring
+    if (fabric_ != nullptr) [[unlikely]]
+        moved = look_at_fabric(look) || moved;
     // acquire: pairs with the release in accept_lanes
     const std::size_t rings = std::atomic_ref(inbound_count_).load(std::memory_order_acquire);
     for (std::size_t i = 0; i < rings; ++i) {
@@ -57,13 +60,36 @@ bool Rank::poll(bool may_turn)
     }
     if (threaded_ ? any_waiting() : !waiting_.empty()) [[unlikely]]
         moved = push_all_pending(false) || moved;
+    const bool may_turn = look != Look::inside;
     if (may_turn && (adjust(until_turn_, -1, threaded_) <= 0 || glance_at(transfers_) != 0)) [[unlikely]]
         moved = turn() || moved;
+    if (fabric_ != nullptr) [[unlikely]] {
+        // A ring that was named in the carried stream: what stands in it came before this look.
+        // acquire: pairs with the release in read_from
+        for (std::size_t i = rings; i < std::atomic_ref(inbound_count_).load(std::memory_order_acquire); ++i)
+            read_new(inbound_.data()[i]);
+        if (moved)
+            set_word(fabric_every_, 0);
+        ask_again(may_turn);
+        mend(may_turn);
+        send_letters(may_turn);
+    }
     send_acks(may_turn); // last: a receive that ends in this look has told its sender
     return moved;
 }
 
-// New rings, and what a backend that is not direct has to move.
+void Rank::read_new(Inbound& in)
+{
+    set_word(fabric_due_, 0);
+    look_at_fabric(Look::test);
+    const TryHold lock(in.channel->in_lock, threaded_);
+    if (!lock)
+        return;
+    drain(*in.channel);
+    in.word = in.channel->in.word();
+}
+
+// New rings that lie here already.
 bool Rank::look_for_lanes()
 {
     bool ring_bell;
@@ -73,11 +99,9 @@ bool Rank::look_for_lanes()
             return false;
         // relaxed: a hint; the backend's accept loads with acquire
         ring_bell = glance_at(*doorbell_) != 0;
-        if (!direct_) [[unlikely]]
-            backend_->progress();
     }
     if (ring_bell) [[unlikely]]
-        accept_lanes();
+        accept_lanes(*near_);
     return ring_bell;
 }
 
@@ -87,9 +111,10 @@ int Rank::progress_inside()
 {
     if (in_real() != 0)
         return 0;
+    inside_here = true;
     const bool now = adjust(inside_calls_, 1, threaded_) % kInsideEvery == 0;
     answer();
-    bool moved = poll(false);
+    bool moved = poll(Look::inside);
     if (now || glance_at(transfers_) != 0) {
         const TryHold native(native_lock_, threaded_);
         if (native) {
@@ -101,6 +126,7 @@ int Rank::progress_inside()
         }
     }
     send_acks(false);
+    inside_here = false;
     return moved ? 1 : 0;
 }
 
@@ -112,12 +138,13 @@ bool Rank::turn()
     if (!native)
         return false; // another thread is at it
     Clock& clock = *setup_.clock;
-    tally(counters_.native_turns);
     devices_.look();
     answer();
     const std::uint64_t before = clock.ticks();
     bool moved = false;
-    {
+    const bool had_turn = fabric_ == nullptr || before >= glance_at(turn_due_) || glance_at(transfers_) != 0;
+    if (had_turn) {
+        tally(counters_.native_turns);
         const InReal in(*this);
         if (glance_at(transfers_) != 0) {
             moved = test_native();
@@ -132,12 +159,19 @@ bool Rank::turn()
             real_.progress();
         }
     }
-    const std::uint64_t after = clock.ticks();
-    set_word(turns_ticks_, turns_ticks_ + (after - before));
-    turn_cost_ = (turn_cost_ * 7 + (after - before)) / 8;
+    std::uint64_t after = before;
+    std::uint64_t every = glance_at(turn_due_) - before;
     const std::uint64_t spacing =
         (before - turn_ticks_) / static_cast<std::uint64_t>(std::max<std::int64_t>(turn_budget_, 1));
-    const std::uint64_t every = std::max(kTurnEvery_us * clock.ticks_per_us(), kTurnShare * turn_cost_);
+    if (had_turn) {
+        after = clock.ticks();
+        set_word(turns_ticks_, turns_ticks_ + (after - before));
+        turn_cost_ = (turn_cost_ * 7 + (after - before)) / 8;
+        every = std::max(kTurnEvery_us * clock.ticks_per_us(), kTurnShare * turn_cost_);
+        set_word(turn_due_, after + every);
+    }
+    if (fabric_ != nullptr)
+        every = std::min(every, glance_at(fabric_every_));
     const std::uint64_t most = settings_.poll_native;
     turn_budget_ = static_cast<std::int64_t>(
         std::clamp<std::uint64_t>(every / std::max<std::uint64_t>(spacing, 1), 1, most));
@@ -213,6 +247,8 @@ void Rank::native_done(NativeOp& op, int error)
 {
     if (op.message != nullptr)
         return pulled(*op.message, error);
+    if (op.to >= 0 && error != MPI_SUCCESS)
+        cut_off(op.to, error);
     if (op.request == nullptr) {
         adjust(op.buffered ? buffered_native_ : carried_bytes_, std::uint64_t{0} - op.owned_bytes, threaded_);
         std::free(op.owned);
@@ -240,15 +276,6 @@ void Rank::post_carry_receive()
         cut_off(setup_.world_rank, rc);
 }
 
-// The real MPI does not carry a record, and there is no other way left.
-void Rank::cut_off(int peer, int error)
-{
-    setup_.log->error("the real MPI carries nothing between ranks %d and %d (error class %d): the job "
-                      "ends rather than lose messages",
-                      setup_.world_rank, peer, error);
-    real_.Abort(real_.comm_world, 1);
-}
-
 bool Rank::test_carry()
 {
     if (carry_request_ == nullptr)
@@ -270,7 +297,7 @@ bool Rank::test_carry()
                 return moved; // another thread reads that peer's ring: at the next test
             RecordHeader header;
             std::memcpy(&header, carry_buffer_.data(), sizeof header);
-            handle(ch, header, carry_buffer_.data() + sizeof header);
+            handle_carried(ch, header, carry_buffer_.data() + sizeof header);
             Channel::count(ch.arrived_elsewhere);
         }
         moved = true;
@@ -280,6 +307,12 @@ bool Rank::test_carry()
 }
 
 // ---- the end
+
+bool Rank::at_rest()
+{
+    return !any_waiting() && glance_at(acks_waiting_) == 0 && glance_at(sealing_) == 0 &&
+           glance_at(letters_waiting_) == 0 && all_placed();
+}
 
 // What has left this rank and what has arrived here, by whatever path.
 storm_sums Rank::moved_so_far() const
@@ -300,7 +333,7 @@ bool Rank::quiesced()
         return true;
     if (ending_ == nullptr)
         ending_ = std::make_unique<Termination>(real_, setup_.private_comm, setup_.world_rank, setup_.world_size);
-    const bool idle = !any_waiting() && glance_at(acks_waiting_) == 0 && all_placed();
+    const bool idle = at_rest();
     const InReal in(*this);
     if (!ending_->step(idle, idle ? moved_so_far() : storm_sums{}))
         return false;

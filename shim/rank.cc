@@ -14,16 +14,18 @@ DeviceMemory no_devices;
 } // namespace
 
 thread_local constinit int Rank::in_real_here = 0;
+thread_local constinit bool Rank::inside_here = false;
 
 Rank::Rank(const RankSetup& setup)
-    : threaded_(setup.threaded), direct_(setup.backend == nullptr || setup.backend->direct()),
-      indirect_(direct_ ? 0 : 1), setup_(setup), real_(*setup.real), settings_(*setup.settings),
-      backend_(setup.backend), devices_(setup.devices != nullptr ? *setup.devices : no_devices),
-      types_(*setup.real, setup.threaded),
+    : threaded_(setup.threaded), setup_(setup), real_(*setup.real), settings_(*setup.settings),
+      near_(setup.backend != nullptr && setup.backend->direct() ? setup.backend : nullptr),
+      fabric_(setup.fabric != nullptr || near_ != nullptr ? setup.fabric : setup.backend),
+      fabric_calls_mpi_(fabric_ != nullptr && fabric_->calls_mpi()),
+      devices_(setup.devices != nullptr ? *setup.devices : no_devices), types_(*setup.real, setup.threaded),
       small_(std::max(kSmall, setup.native_eager))
 {
     static constexpr std::uint64_t kNobodyRings = 0;
-    doorbell_ = backend_ != nullptr ? backend_->doorbell() : &kNobodyRings;
+    doorbell_ = near_ != nullptr ? near_->doorbell() : &kNobodyRings;
     std::string why;
     tags_.parse(settings_.tags, why); // was checked when it was read
     types_.set_private(setup.private_comm);

@@ -51,8 +51,12 @@ struct RankSetup {
     Clock* clock = nullptr;
     const Log* log = nullptr;
     const Settings* settings = nullptr;
-    Backend* backend = nullptr; // null: every pair is carried by the real MPI
+    // Where rings live: a direct one first, then a fabric; `backend` may be either. Null:
+    // pairs that the other one does not reach are carried by the real MPI.
+    Backend* backend = nullptr;
     std::string backend_reason; // why there is none
+    Backend* fabric = nullptr;
+    std::string fabric_reason;
     int world_rank = 0;
     int world_size = 1;
     // what the real MPI takes of a send before its receiver is there, if that is known
@@ -62,6 +66,12 @@ struct RankSetup {
     MPI_Comm private_comm = nullptr; // our duplicate of MPI_COMM_WORLD, MPI_ERRORS_RETURN
     // the address of a peer's backend, or "" with the reason; asked on first use
     std::function<std::string(int peer, std::string& why)> address_of;
+    std::function<std::string(int peer, std::string& why)> fabric_address_of;
+    // Once a fabric has failed and the peer does not answer by the real MPI: true, with one
+    // clause, when nothing leaves this host any more. Null: nobody knows.
+    std::function<bool(std::string& why)> cut_off;
+    // Told the line with which the job ends for want of a way to a peer.
+    std::function<void(const char* line)> last_words;
     DeviceMemory* devices = nullptr; // null: there is no such memory
     const RouteRules* rules = nullptr; // STORM_ROUTE_FILE; null: none
     // A report in the middle of the job: asked for by a signal handler, and what takes
@@ -182,7 +192,7 @@ public:
             if (std::atomic_ref(*const_cast<std::uint64_t*>(in.word)).load(std::memory_order_relaxed) != 0)
                 return false;
         return std::atomic_ref(*const_cast<std::uint64_t*>(doorbell_)).load(std::memory_order_relaxed) == 0 &&
-               (transfers_ | waiting_.size() | indirect_) == 0 && --until_turn_ > 0;
+               (transfers_ | waiting_.size() | held_) == 0 && --until_turn_ > 0;
     }
     bool pending_quietly(MPI_Request handle)
     {
@@ -210,11 +220,24 @@ public:
     }
 
     // ---- progress
-    // One look at everything; true when something moved. `may_turn`: the real MPI may be
-    // given its turn.
-    bool poll(bool may_turn = true);
+    // One look at everything; true when something moved.
+    enum class Look : std::uint8_t {
+        test,   // the real MPI and the fabric when their time has come
+        wait,   // the caller waits: the fabric at once
+        inside, // from inside the real MPI, which has no turn
+    };
+    bool poll(Look look = Look::test);
     int progress_inside();      // from the real MPI's progress engine
     void place_sends(bool may_wait); // what was sent before is in its target's memory
+    // Something of the real MPI has ended, a collective perhaps: the next look gives it and
+    // the fabric their turn. Carried records and fabric writes from before it are seen.
+    void look_soon()
+    {
+        set_word(until_turn_, 1);
+        set_word(until_carry_, 1);
+        set_word(turn_due_, 0);
+        set_word(fabric_due_, 0);
+    }
     void quiesce();             // before MPI_Finalize: all sends have left, all have arrived
     bool quiesced();            // the same without waiting: one look; true at the end
     bool threaded() const { return threaded_; }
@@ -257,7 +280,7 @@ private:
     {
         Idle idle(*this);
         while (!done())
-            if (!poll())
+            if (!poll(Look::wait))
                 idle.step();
     }
     void tally(std::uint64_t& counter, std::uint64_t by = 1)
@@ -293,17 +316,18 @@ private:
     void copy(std::byte* to, const std::byte* from, std::uint64_t bytes);
     bool rides(const Comm& comm, int tag, std::uint64_t bytes) const;
     bool touches_device(const void* buffer, int count, const TypeInfo& type) const;
-    void connect(Channel& channel);
     void define(Source& source);
     void control(Channel& channel, Kind kind, std::int32_t tag, std::uint32_t comm,
                  const void* prefix, std::uint32_t bytes);
     void enqueue(Channel& channel, Outgoing&& outgoing);
     bool push(Channel& channel, Outgoing& outgoing);
     bool push_control(Channel& channel, Outgoing& outgoing);
+    bool push_carried(Channel& channel, Outgoing& outgoing);
     void sent(Outgoing& outgoing);
     bool make_room(Channel& channel);
-    void publish(Channel& channel);
     void carry(Channel& channel, Outgoing& outgoing);
+    void carry_record(Channel& channel, RecordHeader header, const void* prefix, std::uint64_t prefix_bytes,
+                      const std::byte* data = nullptr, std::uint64_t bytes = 0);
     bool push_pending(Channel& channel);
     bool push_all_pending(bool placing);
     bool any_waiting() const;
@@ -311,6 +335,83 @@ private:
     void finish_part(Request& request, std::uint8_t part);
     void finish(Request& request);
     void end_unseen(Request& request);
+
+    // rings: had, asked for, grown, published (connect.cc)
+    // While it lives the fabric may be called: the caller holds its lock, and the real MPI
+    // that the fabric may call does not bring us back to it.
+    class AtFabric {
+    public:
+        explicit AtFabric(Rank& rank) : depth_(rank.fabric_calls_mpi_ ? &rank.in_real() : nullptr)
+        {
+            if (depth_ == nullptr)
+                return;
+            ++*depth_;
+            rank.fabric_->inside_mpi(inside_here);
+        }
+        ~AtFabric()
+        {
+            if (depth_ != nullptr)
+                --*depth_;
+        }
+        AtFabric(const AtFabric&) = delete;
+
+    private:
+        int* depth_;
+    };
+    void connect(Channel& channel);
+    Status claim(Channel& channel, Lane& lane, std::string& why);
+    void begin_ring(Channel& channel, const Lane& lane, bool over_fabric);
+    void ask(Channel& channel, std::uint64_t bytes);
+    void ask_again(bool may_wait);
+    void get_granted(Channel& channel);
+    void succeed(Channel& channel, const Lane& next);
+    void publish(Channel& channel);
+    bool flush();
+    void leave();
+    // What is held back leaves with every call but nonblocking sends: those that wait see to
+    // it, those that test try.
+    void leave_held()
+    {
+        if (glance_at(held_) != 0) [[unlikely]]
+            leave();
+    }
+    void flush_held()
+    {
+        if (glance_at(held_) != 0) [[unlikely]]
+            flush();
+    }
+    bool look_at_fabric(Look look);
+    void collect_words();
+    void collect_losses();
+
+    // what is sent beside the messages, and the loss of the fabric (failover.cc)
+    struct Letter {
+        Channel* to = nullptr;
+        Kind kind = Kind::word;
+        std::string bytes;
+    };
+    struct Loss { // an event of the channel
+        Channel* channel = nullptr;
+        Kind what = Kind::seal; // seal: the fabric failed; sealed, moved: the peer said so
+        SealedPrefix place = {};
+        std::string why;
+    };
+    void post_letter(Channel& channel, Kind kind, const void* bytes, std::size_t size);
+    void send_letters(bool may_wait);
+    void note_loss(Loss&& loss);
+    void mend(bool may_wait);
+    bool mend(const Loss& loss, bool may_wait);
+    void give_up(Channel& channel, const std::string& why);
+    void stop_reading(Channel& channel, std::uint64_t ref, const std::string& why);
+    void replay(Channel& channel, const SealedPrefix& from);
+    void drop_former(Channel& channel);
+    void take_word(const Word& word);
+    void tell_loss(const Channel& channel, const std::string& why);
+    void watch_links();
+    std::string why_carried(int peer) const;
+    void cut_off(int peer, int error);
+    void end_job(const std::string& what);
+    bool at_rest(); // all that was sent is where it is going, or with the real MPI
 
     // receiving (receive.cc)
     bool drain(Channel& channel);
@@ -323,7 +424,7 @@ private:
     void on_ack(std::uint64_t cookie);
     void on_define(Channel& channel, std::uint32_t number, const DefinePrefix& prefix);
     void on_retire(Channel& channel, std::uint32_t number);
-    void on_grow(Channel& channel, const GrowPrefix& prefix);
+    void on_grow(Channel& channel, const GrowPrefix& prefix, bool carried);
     [[noreturn]] void corrupt(const Channel& channel, const char* what);
     Source& entry_source(Channel& channel, std::uint32_t number);
     Message* new_message(Source& source, int tag, std::uint64_t total, bool keep_bytes);
@@ -343,8 +444,15 @@ private:
     void pulled(Message& message, int error);
     void acknowledge(Source& source, std::uint64_t cookie);
     void send_acks(bool may_wait);
+    struct Inbound {
+        const std::uint64_t* word = nullptr;
+        Channel* channel = nullptr;
+    };
+    void read_new(Inbound& in);
     bool look_for_lanes();
-    void accept_lanes();
+    void accept_lanes(Backend& backend);
+    void read_from(Channel& channel, const Lane& lane, bool fabric);
+    void handle_carried(Channel& channel, const RecordHeader& header, const std::byte* payload);
     Message* message_of(MPI_Message handle) const;
     void probed(const Message& message, MPI_Status* status) const;
     Message* probe_arrived(int source, int tag, Comm& comm, bool matched, MPI_Status* status);
@@ -392,6 +500,7 @@ private:
         std::uint64_t owned_bytes = 0;
         Message* message = nullptr;   // whose bytes it brings
         bool buffered = false;        // a buffered send's copy: nobody waits for it
+        int to = -1;                  // whom the job cannot go on without, if it fails
     };
     void track(MPI_Request native, NativeOp op);
     void take_tracked();
@@ -399,7 +508,6 @@ private:
     bool test_native();
     void native_done(NativeOp& op, int error);
     void post_carry_receive();
-    void cut_off(int peer, int error);
     bool test_carry();
 
     storm_sums moved_so_far() const;
@@ -428,18 +536,13 @@ private:
     }
 
     // what a call that finds nothing loads, in two cache lines
-    struct Inbound {
-        const std::uint64_t* word = nullptr;
-        Channel* channel = nullptr;
-    };
     alignas(64) std::uintptr_t requests_at_ = 0; // the pool's range
     std::size_t requests_bytes_ = 0;
     std::vector<Inbound> inbound_; // with threads as large as the job from the start: it never moves
     std::size_t inbound_count_ = 0;
     const std::uint64_t* doorbell_;
     const bool threaded_;
-    const bool direct_;
-    const std::uint8_t indirect_;
+    std::uint32_t held_ = 0; // something was published that the fabric may hold back
     int in_real_ = 0;
     std::int64_t until_turn_ = 16;
     std::size_t transfers_ = 0; // operations of ours that the real MPI has under way
@@ -449,9 +552,12 @@ private:
     const RankSetup setup_;
     const RealMpi& real_;
     const Settings& settings_;
-    Backend* const backend_;
+    Backend* const near_;   // direct, or null
+    Backend* const fabric_; // not direct, or null
+    const bool fabric_calls_mpi_;
     DeviceMemory& devices_;
     static thread_local constinit int in_real_here;
+    static thread_local constinit bool inside_here; // in progress_inside
 
     // ---- leaves (lock.hh)
     mutable std::shared_mutex registry_; // communicators, channels
@@ -511,6 +617,21 @@ private:
     std::uint64_t turn_ticks_ = 0;
     std::uint64_t turn_cost_ = 0;
     std::uint64_t turns_ticks_ = 0; // in all turns
+    std::uint64_t turn_due_ = 0;    // with a fabric, whose looks come more often
+    std::uint64_t fabric_due_ = 0;
+    std::uint64_t fabric_every_ = 0; // ticks; 0 while things move
+    std::uint64_t fabric_cost_ = 0;
+    bool unplaced_ = false; // something was published since all was placed
+
+    std::vector<Channel*> askers_; // (t)
+    std::size_t asking_ = 0;
+    std::vector<Letter> letters_;  // (t)
+    std::size_t letters_waiting_ = 0;
+    std::deque<Loss> losses_;      // (t)
+    std::size_t losses_waiting_ = 0;
+    std::size_t sealing_ = 0;      // channels
+    bool loss_told_ = false;       // (t)
+    std::uint64_t links_due_ = 0;
     std::int64_t turn_budget_ = 16;
     std::unordered_map<int, std::string> carried_why_;
     Regions regions_; // (t)

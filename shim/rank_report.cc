@@ -90,7 +90,8 @@ std::vector<Rank::Sent> Rank::all_sent(Busy busy) const
         PairReport& p = s.pair;
         s.at_once = glance_at(ch->at_once);
         p.peer = ch->peer;
-        p.path = static_cast<PairReport::Path>(glance_at(ch->path));
+        const Channel::Path path = glance_at(ch->path);
+        p.path = path == Channel::Path::sealing ? PairReport::Path::carried : static_cast<PairReport::Path>(path);
         p.ring_messages = s.at_once + glance_at(ch->ring_messages);
         p.ring_bytes = glance_at(ch->ring_bytes);
         p.native_messages = glance_at(ch->native_messages);
@@ -153,6 +154,8 @@ RankReport Rank::told(bool waits, Busy busy)
     std::sort(r.pairs.begin(), r.pairs.end(), [](const auto& a, const auto& b) { return a.peer < b.peer; });
     if (!setup_.backend_reason.empty())
         r.fallbacks.push_back(setup_.backend_reason);
+    if (!setup_.fabric_reason.empty())
+        r.fallbacks.push_back("no fabric: " + setup_.fabric_reason);
     {
         const Hold tables(tables_, threaded_);
         for (const auto& [peer, why] : carried_why_)

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <malloc.h>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace storm {
@@ -402,7 +403,7 @@ bool Rank::drain(Channel& ch)
             corrupt(ch, "a malformed record");
         ++handled;
         if (header.kind == Kind::grow) {
-            on_grow(ch, read_prefix<GrowPrefix>(payload));
+            on_grow(ch, read_prefix<GrowPrefix>(payload), false);
             continue;
         }
         handle(ch, header, payload);
@@ -430,10 +431,7 @@ void Rank::handle(Channel& ch, const RecordHeader& header, const std::byte* payl
         return on_define(ch, header.comm, read_prefix<DefinePrefix>(payload));
     case Kind::retire:
         return on_retire(ch, header.comm);
-    case Kind::grow:
-    case Kind::skip:
-    case Kind::none:
-        break;
+    default: break;
     }
     corrupt(ch, "a record of unknown kind");
 }
@@ -622,38 +620,76 @@ void Rank::on_retire(Channel& ch, std::uint32_t number)
     drop(comm);
 }
 
-void Rank::on_grow(Channel& ch, const GrowPrefix& prefix)
+// A ring of the peer, which its record names: the first one, in the carried stream, or the
+// successor of the one that is read, which ends with it.
+void Rank::on_grow(Channel& ch, const GrowPrefix& prefix, bool carried)
 {
+    if (ch.stopped)
+        return; // the peer has our word
+    if (carried == ch.has_in || prefix.bytes == 0 || (prefix.bytes & (prefix.bytes - 1)) != 0)
+        corrupt(ch, "a ring that cannot be");
+    const bool fabric = carried || ch.in_fabric;
+    Backend* backend = fabric ? fabric_ : near_;
     Lane next;
-    const Hold backend(backend_lock_, threaded_);
-    if (prefix.bytes == 0 || (prefix.bytes & (prefix.bytes - 1)) != 0 ||
-        backend_->open(ch.peer, prefix.ref, prefix.bytes, next) != Status::ok)
+    bool opened;
+    {
+        const Hold lock(backend_lock_, threaded_);
+        std::optional<AtFabric> at;
+        if (fabric && fabric_ != nullptr)
+            at.emplace(*this);
+        opened = backend != nullptr && backend->open(ch.peer, prefix.ref, prefix.bytes, next) == Status::ok;
+        if (!carried) // the record that ends this ring
+            Channel::count(ch.arrived_elsewhere, record_bytes(sizeof prefix));
+        if (opened && !carried) {
+            Channel::count(ch.arrived_elsewhere, ch.in.position());
+            backend->close(ch.peer, ch.in.lane());
+            ch.in = RingReader(next);
+        } else if (opened) {
+            read_from(ch, next, true);
+        }
+        if (at)
+            collect_words();
+    }
+    if (!opened && !fabric)
         corrupt(ch, "a successor ring that cannot be opened");
-    backend_->close(ch.peer, ch.in.lane());
-    Channel::count(ch.arrived_elsewhere, ch.in.position() + record_bytes(sizeof prefix)); // its last record
-    ch.in = RingReader(next);
+    if (!opened)
+        return stop_reading(ch, prefix.ref, "its ring cannot be opened");
+    if (fabric && !carried)
+        post_letter(ch, Kind::moved, "", 0);
 }
 
-void Rank::accept_lanes()
+// A new ring is looked at from now on; under the backend's lock.
+void Rank::read_from(Channel& ch, const Lane& lane, bool fabric)
+{
+    ch.in = RingReader(lane);
+    ch.has_in = true;
+    ch.in_fabric = fabric;
+    inbound_.push_back({ch.in.word(), &ch});
+    // release: pairs with the acquire in poll, which then sees the ring
+    std::atomic_ref(inbound_count_).store(inbound_.size(), std::memory_order_release);
+}
+
+void Rank::accept_lanes(Backend& from)
 {
     Claim claim;
     const Hold backend(backend_lock_, threaded_);
-    while (backend_->accept(claim)) {
+    while (from.accept(claim)) {
         if (claim.peer < 0 || claim.peer >= setup_.world_size || claim.peer == setup_.world_rank) {
             setup_.log->error("a ring was claimed by a rank %d that does not exist", claim.peer);
             real_.Abort(real_.comm_world, 1);
             continue;
         }
         Channel& ch = channel(claim.peer);
+        if (ch.stopped) {
+            from.strand(claim.peer, claim.lane);
+            continue;
+        }
         if (ch.has_in)
             corrupt(ch, "a second ring");
-        ch.in = RingReader(claim.lane);
-        ch.has_in = true;
-        inbound_.push_back({ch.in.word(), &ch});
-        // release: pairs with the acquire in poll, which then sees the ring
-        std::atomic_ref(inbound_count_).store(inbound_.size(), std::memory_order_release);
+        read_from(ch, claim.lane, &from == fabric_);
     }
-    doorbell_ = backend_->doorbell();
+    if (&from == near_)
+        doorbell_ = from.doorbell();
 }
 
 } // namespace storm

@@ -22,9 +22,15 @@ enum class Kind : std::uint8_t {
     retire, // `comm` is freed by the sender and may be defined anew
     grow,   // GrowPrefix: the next record stands in another ring
     last_kind = grow,
+    // by the real MPI only, and not part of the order of messages but for `seal`
+    word,   // of the fabric's two ends, see Backend::next_word
+    seal,   // the fabric has failed, here is what it said: read the ring no more and answer
+    sealed, // SealedPrefix, then what the fabric said: nothing behind this place was read
+    moved,  // the former ring was read to its end
 };
 
 constexpr std::uint8_t kSynchronous = 1; // the sender waits for an ack with its cookie
+constexpr std::uint8_t kReplayed = 2;    // it stood in a ring that was sealed; `turn` counts these
 
 struct RecordHeader {
     std::uint32_t bytes; // of payload, prefix included
@@ -56,6 +62,13 @@ struct DefinePrefix {
 struct GrowPrefix {
     std::uint64_t ref;
     std::uint64_t bytes;
+};
+
+struct SealedPrefix {
+    std::uint64_t ref;      // of the ring, 0 when there was none
+    std::uint64_t position; // of the first record that was not read
+    std::uint16_t turn;     // and its number
+    std::uint16_t unused[3];
 };
 
 // Payloads up to this many bytes are copied rather than waited for, when they cannot go

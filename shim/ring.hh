@@ -81,6 +81,24 @@ public:
             fetch_to_write(lane_.base + ((tail_ + i) & (lane_.bytes - 1)));
     }
 
+    // Shows `visit(header, payload)` the records from `position` on, skips left out. Only
+    // where the receiver has not read them, and the bytes are the sender's own (a mirror).
+    template <class Visit>
+    void each_from(std::uint64_t position, Visit visit) const
+    {
+        while (position < tail_) {
+            const std::byte* at = lane_.base + (position & (lane_.bytes - 1));
+            RecordHeader header;
+            std::memcpy(&header, at, sizeof header);
+            if (header.kind == Kind::skip) {
+                position += lane_.bytes - (position & (lane_.bytes - 1));
+                continue;
+            }
+            visit(header, at + sizeof header);
+            position += record_bytes(header.bytes);
+        }
+    }
+
     // Bytes in the ring that the receiver has not freed, by the latest head.
     std::uint64_t used()
     {
@@ -131,6 +149,8 @@ private:
     std::uint16_t turn_ = 0;
 };
 
+inline constinit std::uint64_t no_ring = 0; // a commit word that is never set
+
 template <class Access>
 class RingReaderOver {
 public:
@@ -140,7 +160,7 @@ public:
     const Lane& lane() const { return lane_; }
     Lane& lane() { return lane_; }
     std::uint16_t turn() const { return turn_; }
-    std::uint64_t position() const { return position_; } // bytes read so far
+    std::uint64_t position() const { return position_; } // of the next record
 
     // The commit word of the next record: what a poll loads.
     const std::uint64_t* word() const { return word_; }
@@ -192,7 +212,7 @@ private:
     }
 
     Lane lane_;
-    std::uint64_t* word_ = nullptr;
+    std::uint64_t* word_ = &no_ring;
     std::uint64_t position_ = 0;
     std::uint64_t published_ = 0;
     std::uint16_t turn_ = 0;

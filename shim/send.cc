@@ -31,8 +31,10 @@ int Rank::send(const void* buffer, int count, TypeInfo& type, int dest, int tag,
 {
     const std::uint64_t bytes = bytes_of(type, count);
     if (mode != Mode::synchronous && rides(comm, tag, bytes) && !on_device(buffer, count, type) &&
-        send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]]
+        send_at_once(source(comm, dest), buffer, count, type, bytes, tag)) [[likely]] {
+        leave_held();
         return MPI_SUCCESS;
+    }
     // A synchronous send is named in its ack, so it needs a request with an index.
     Request here;
     Request& r = mode == Mode::synchronous ? *new_request() : here;
@@ -42,6 +44,7 @@ int Rank::send(const void* buffer, int count, TypeInfo& type, int dest, int tag,
     wait_until([&] {
         return r.state() == Request::State::complete && glance_at(carried_bytes_) <= settings_.send_buffer;
     });
+    leave_held();
     const int error = r.error;
     if (&r != &here)
         give_back(r);
@@ -120,7 +123,7 @@ bool Rank::send_at_once(Source& s, const void* buffer, int count, const TypeInfo
         types_.pack(type, buffer, count, at);
     ch->out.commit(Kind::eager, 0, bytes, tag, s.comm->index);
     ch->out.warm(bytes);
-    if (!direct_) [[unlikely]]
+    if (ch->over_fabric) [[unlikely]]
         publish(*ch);
     Channel::count(ch->at_once);
     Channel::count(ch->ring_bytes, bytes);
@@ -329,7 +332,7 @@ int Rank::post_native(Request& r, int world, int native_tag, std::uint64_t bytes
                                 setup_.private_comm, &native);
         }
         if (error == MPI_SUCCESS)
-            track(native, {.owned = copy, .owned_bytes = bytes, .buffered = r.mode == Mode::buffered});
+            track(native, {.owned = copy, .owned_bytes = bytes, .buffered = r.mode == Mode::buffered, .to = world});
         else
             std::free(copy);
         r.error = error;
@@ -361,26 +364,6 @@ int Rank::fetch_from_device(const void* buffer, int count, const TypeInfo& type,
 }
 
 // ---- channels
-
-void Rank::connect(Channel& ch)
-{
-    std::string why = setup_.backend_reason;
-    if (backend_ != nullptr) {
-        const std::string address = setup_.address_of(ch.peer, why);
-        Lane lane;
-        const Hold backend(backend_lock_, threaded_);
-        if (!address.empty() &&
-            backend_->claim(ch.peer, address, settings_.ring_min, lane, why) == Status::ok) {
-            ch.out = RingWriter(lane);
-            set_word(ch.path, Channel::Path::ring);
-            return;
-        }
-    }
-    set_word(ch.path, Channel::Path::carried);
-    setup_.log->info("messages to rank %d are carried by the real MPI (%s)", ch.peer, why.c_str());
-    const Hold tables(tables_, threaded_);
-    carried_why_[ch.peer] = why;
-}
 
 void Rank::define(Source& s)
 {
@@ -458,6 +441,8 @@ void Rank::enqueue(Channel& ch, Outgoing&& o)
 
 bool Rank::push_control(Channel& ch, Outgoing& o)
 {
+    if (ch.path != Channel::Path::ring)
+        return push_carried(ch, o);
     std::byte* at = ch.out.reserve(o.prefix_bytes);
     while (at == nullptr) {
         if (!make_room(ch))
@@ -466,7 +451,7 @@ bool Rank::push_control(Channel& ch, Outgoing& o)
     }
     std::memcpy(at, o.prefix, o.prefix_bytes);
     ch.out.commit(o.kind, o.flags, o.prefix_bytes, o.tag, o.comm);
-    if (!direct_)
+    if (ch.over_fabric)
         publish(ch);
     return true;
 }
@@ -474,6 +459,8 @@ bool Rank::push_control(Channel& ch, Outgoing& o)
 // Writes as much of a message as there is room for; true when it is all in the ring.
 bool Rank::push(Channel& ch, Outgoing& o)
 {
+    if (ch.path != Channel::Path::ring)
+        return push_carried(ch, o);
     for (;;) {
         const std::uint64_t longest = std::min(kPiece, ch.out.largest_payload());
         const bool whole = !o.begun && o.flags == 0 && o.total <= longest;
@@ -493,7 +480,7 @@ bool Rank::push(Channel& ch, Outgoing& o)
         if (piece != 0)
             copy(at + prefix, o.data + o.sent, piece);
         ch.out.commit(kind, o.flags, prefix + piece, o.tag, o.comm);
-        if (!direct_)
+        if (ch.over_fabric)
             publish(ch);
         o.begun = true;
         o.sent += piece;
@@ -504,80 +491,54 @@ bool Rank::push(Channel& ch, Outgoing& o)
     }
 }
 
-void Rank::publish(Channel& ch)
-{
-    const Hold backend(backend_lock_, threaded_);
-    backend_->publish(ch.peer, ch.out.lane(), ch.announced, ch.out.tail());
-    ch.announced = ch.out.tail();
-}
-
-// The ring is full: a larger one, if it may still grow. The record that names the
-// successor has its room kept free, and stands behind all that was sent before.
-bool Rank::make_room(Channel& ch)
-{
-    tally(counters_.full_rings);
-    const std::uint64_t now = ch.out.lane().bytes, next = now * 2;
-    if (ch.grow_refused || next > (ch.placing ? settings_.memory_max : settings_.ring_max))
-        return false;
-    Lane lane;
-    std::string why;
-    Hold backend(backend_lock_, threaded_);
-    if (backend_->grow(ch.peer, next, lane, why) != Status::ok) {
-        ch.grow_refused = true;
-        setup_.log->info("the ring to rank %d stays at %llu bytes (%s)", ch.peer,
-                         static_cast<unsigned long long>(now), why.c_str());
-        return false;
-    }
-    backend.release();
-    const GrowPrefix prefix{lane.ref, lane.bytes};
-    std::memcpy(ch.out.reserve_control(sizeof prefix), &prefix, sizeof prefix);
-    ch.out.commit(Kind::grow, 0, sizeof prefix, 0, 0);
-    if (!direct_)
-        publish(ch);
-    set_word(ch.high_water, std::max(ch.high_water, ch.out.high_water()));
-    {
-        const Hold again(backend_lock_, threaded_);
-        backend_->drop(ch.peer, ch.out.lane());
-    }
-    Channel::count(ch.sent_elsewhere, ch.out.tail());
-    ch.out = RingWriter(lane);
-    ch.announced = 0;
-    Channel::count(ch.growths);
-    tally(counters_.growths);
-    return true;
-}
-
-// One record as a message of the real MPI, in order by MPI's own rule.
+// Records as messages of the real MPI, in order by MPI's own rule: all of a message that
+// is not in a ring yet.
 void Rank::carry(Channel& ch, Outgoing& o)
 {
-    const bool data = o.kind == Kind::eager;
-    const bool prefixed = data && o.flags != 0;
-    const std::uint64_t payload =
-        data ? o.total + (prefixed ? sizeof(LongPrefix) : 0) : o.prefix_bytes;
-    auto* bytes = static_cast<std::byte*>(std::malloc(sizeof(RecordHeader) + payload));
-    const RecordHeader header{static_cast<std::uint32_t>(payload), prefixed ? Kind::first : o.kind,
-                              o.flags, 0, o.tag, o.comm};
-    std::memcpy(bytes, &header, sizeof header);
-    std::byte* at = bytes + sizeof header;
-    if (prefixed) {
+    if (o.kind != Kind::eager)
+        return carry_record(ch, {o.prefix_bytes, o.kind, o.flags, 0, o.tag, o.comm}, o.prefix, o.prefix_bytes);
+    do {
+        const bool whole = !o.begun && o.flags == 0 && o.total <= kCarriedMax;
         const LongPrefix head{o.total, o.cookie};
-        std::memcpy(at, &head, sizeof head);
-        at += sizeof head;
-    }
-    if (data && o.total != 0)
-        std::memcpy(at, o.data, o.total);
-    else if (!data && payload != 0)
-        std::memcpy(at, o.prefix, payload);
+        const std::uint64_t prefix = o.begun || whole ? 0 : sizeof head;
+        const std::uint64_t piece = std::min(o.total - o.sent, kCarriedMax - prefix);
+        const Kind kind = whole ? Kind::eager : o.begun ? Kind::more : Kind::first;
+        carry_record(ch, {static_cast<std::uint32_t>(prefix + piece), kind, o.flags, 0, o.tag, o.comm}, &head, prefix,
+                     o.data + o.sent, piece);
+        o.begun = true;
+        o.sent += piece;
+    } while (o.sent < o.total);
+}
+
+void Rank::carry_record(Channel& ch, RecordHeader header, const void* prefix, std::uint64_t prefix_bytes,
+                        const std::byte* data, std::uint64_t data_bytes)
+{
+    const std::uint64_t length = sizeof header + prefix_bytes + data_bytes;
+    auto* bytes = static_cast<std::byte*>(std::malloc(length));
+    std::memcpy(bytes, &header, sizeof header);
+    if (prefix_bytes != 0)
+        std::memcpy(bytes + sizeof header, prefix, prefix_bytes);
+    if (data_bytes != 0)
+        std::memcpy(bytes + sizeof header + prefix_bytes, data, data_bytes);
     tally(counters_.carried_records);
     Channel::count(ch.sent_elsewhere);
     const InReal in(*this);
     MPI_Request native;
-    const auto length = sizeof header + payload;
     const int rc = real_.Isend(bytes, static_cast<int>(length), real_.byte, ch.peer, kCarryTag,
                                setup_.private_comm, &native);
     if (rc != MPI_SUCCESS)
-        cut_off(ch.peer, rc);
-    track(native, {nullptr, bytes, length});
+        return cut_off(ch.peer, rc);
+    track(native, {.owned = bytes, .owned_bytes = length, .to = ch.peer});
+}
+
+// What waited for a ring that has failed since: nothing leaves before the peer has told
+// where the records of that ring go on.
+bool Rank::push_carried(Channel& ch, Outgoing& o)
+{
+    if (ch.path == Channel::Path::sealing)
+        return false;
+    carry(ch, o);
+    return true;
 }
 
 // ---- what waits for room
@@ -632,23 +593,14 @@ bool Rank::push_all_pending(bool placing)
 
 void Rank::place_sends(bool may_wait)
 {
-    // The first look behind a collective gives the real MPI its turn: carried records that
-    // were sent before it are there.
-    set_word(until_turn_, 1);
-    set_word(until_carry_, 1);
-    if (!threaded_ && direct_ && waiting_.empty()) [[likely]]
+    look_soon();
+    if (!threaded_ && fabric_ == nullptr && waiting_.empty()) [[likely]]
         return;
     push_all_pending(true);
-    if (may_wait)
-        wait_until([&] { return !any_waiting() && all_placed(); });
-}
-
-bool Rank::all_placed()
-{
-    if (direct_)
-        return true;
-    const Hold backend(backend_lock_, threaded_);
-    return backend_->placed();
+    // Over a fabric a nonblocking collective waits as well: it may be complete elsewhere
+    // before what was sent earlier has been placed.
+    if (may_wait || fabric_ != nullptr)
+        wait_until([&] { return at_rest(); });
 }
 
 void Rank::drain_buffered()

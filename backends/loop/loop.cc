@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 namespace storm::loop {
@@ -57,7 +58,7 @@ struct Ring {
     std::uint64_t published = 0, head_taken = 0;
     std::deque<Range> ranges;
     std::deque<Head> heads;
-    bool dropped = false, opened = false, closed = false;
+    bool dropped = false, opened = false, closed = false, stranded = false;
 
     std::byte* in_data(std::uint64_t position) { return data.get() + (position & (bytes - 1)); }
     const std::byte* in_mirror(std::uint64_t position) const
@@ -81,6 +82,19 @@ struct Announced { // a claim on its way to the receiver
     unsigned wait;
 };
 
+// A ring that was asked for by words.
+struct Asked {
+    std::uint64_t bytes = 0; // 0: nothing is
+    Ring* granted = nullptr;
+    std::string refused;
+};
+
+// What the loop's words say.
+struct Message {
+    enum class What : std::uint8_t { ask, grant, refuse } what = What::ask;
+    std::uint64_t number = 0; // bytes, or the ring's
+};
+
 // One rank's end of the fabric.
 struct End {
     bool attached = false;
@@ -88,6 +102,10 @@ struct End {
     std::uint64_t taken = 0;    // bytes of inbound rings
     std::deque<Announced> claimed;
     std::map<int, Ring*> towards; // the ring that is written at present
+    std::map<int, Asked> asked;
+    std::deque<Word> words;
+    std::set<int> refuses;        // claims towards these: the fabric has failed
+    std::vector<std::pair<int, unsigned>> failures; // to be told, after so many calls of progress()
 };
 
 struct Refusal {
@@ -105,6 +123,7 @@ struct Refusal {
 class Wire {
 public:
     explicit Wire(const Options& options) : options_(options), random_(options.seed) {}
+    bool words() const { return options_.words; }
 
     Status take(int from, int to, std::uint64_t bytes, Ring*& out, std::string& why)
     {
@@ -158,20 +177,155 @@ public:
                     "a range that is empty, not aligned, or larger than what is free"))
             return;
         r->published = end;
+        if (lost(r->from, r->to))
+            return;
         r->ranges.push_back({begin, end, begin, r->checksum(begin, end), delay(),
                              options_.pieces && random_() % 2 == 0});
+        if (options_.holds && random_() % 2 == 0)
+            held_.insert(r);
+        count(r->from, r->to);
+    }
+
+    bool flush(int rank)
+    {
+        std::erase_if(held_, [&](const Ring* r) { return r->from == rank; });
+        return random_() % 4 != 0 || !options_.holds; // sometimes there is no room
+    }
+
+    // ---- words
+
+    void say(int from, int to, Message message)
+    {
+        Word word;
+        word.peer = to;
+        word.bytes = sizeof message;
+        std::memcpy(word.data.data(), &message, sizeof message);
+        ends_[from].words.push_back(word);
+    }
+
+    // ok, again or refused, for a first ring or a larger one.
+    Status by_words(int from, int to, std::uint64_t bytes, Ring*& out, std::string& why)
+    {
+        Asked& asked = ends_[from].asked[to];
+        if (asked.bytes == 0) {
+            asked.bytes = bytes;
+            say(from, to, {Message::What::ask, bytes});
+            return Status::again;
+        }
+        expect(asked.bytes == bytes, from, "another size than was asked for");
+        if (asked.granted == nullptr && asked.refused.empty())
+            return Status::again;
+        out = asked.granted;
+        why = asked.refused;
+        asked = {};
+        return out != nullptr ? Status::ok : Status::refused;
+    }
+
+    void hear(int rank, const Word& word)
+    {
+        Message said;
+        if (!expect(word.bytes == sizeof said, rank, "a word that was not said"))
+            return;
+        std::memcpy(&said, word.data.data(), sizeof said);
+        count(word.peer, rank);
+        Asked& asked = ends_[rank].asked[word.peer];
+        std::string why;
+        Ring* ring = nullptr;
+        switch (said.what) {
+        case Message::What::ask:
+            if (take(word.peer, rank, said.number, ring, why) == Status::ok)
+                say(rank, word.peer, {Message::What::grant, ring->ref});
+            else
+                say(rank, word.peer, {Message::What::refuse, 0});
+            break;
+        case Message::What::grant: asked.granted = by_ref(said.number); break;
+        case Message::What::refuse: asked.refused = "its memory for rings is used up"; break;
+        }
+    }
+
+    // ---- failures
+
+    void fail_at(std::uint64_t n, Fails what, Told told)
+    {
+        fail_in_ = n;
+        fails_ = what;
+        told_ = told;
+    }
+    std::uint64_t events() const { return events_; }
+    bool lost(int from, int to) const { return lost_.contains({from, to}); }
+
+    // An event of the lane from `from` to `to`.
+    void count(int from, int to)
+    {
+        ++events_;
+        if (fail_in_ == 0 || --fail_in_ != 0)
+            return;
+        if (fails_ != Fails::heads)
+            lost_.insert({from, to});
+        if (fails_ != Fails::data)
+            lost_.insert({to, from});
+        if (told_ != Told::receiver)
+            ends_[from].failures.emplace_back(to, 3 * delay());
+        if (told_ != Told::sender)
+            ends_[to].failures.emplace_back(from, 3 * delay());
+    }
+
+    bool failed(int rank, int& peer)
+    {
+        auto& failures = ends_[rank].failures;
+        const auto due = std::find_if(failures.begin(), failures.end(), [](const auto& f) { return f.second == 0; });
+        if (due == failures.end())
+            return false;
+        peer = due->first;
+        failures.erase(due);
+        ends_[rank].refuses.insert(peer);
+        return true;
+    }
+
+    void abandon(int from, int to)
+    {
+        ends_[from].refuses.insert(to);
+        for (auto& ring : rings_)
+            if (ring->from == from && ring->to == to) {
+                ring->ranges.clear();
+                ring->mirror.reset();
+                ring->dropped = true;
+            }
+    }
+
+    // Late writes come, and nobody may look.
+    void strand(Ring& r)
+    {
+        r.closed = r.stranded = true;
+        r.ranges.clear();
+        r.heads.clear();
+        // relaxed: one thread moves everything
+        r.head_taken = r.head_there.load(std::memory_order_relaxed);
+        std::memset(r.data.get(), 0xab, r.bytes);
     }
 
     void progress(int rank)
     {
+        for (auto& [peer, wait] : ends_[rank].failures)
+            if (wait > 0)
+                --wait;
+        if (options_.holds && random_() % 4 != 0)
+            flush(rank);
         for (auto& ring : rings_) {
-            if (ring->from == rank)
+            if (lost(ring->from, ring->to))
+                ring->ranges.clear();
+            if (lost(ring->to, ring->from))
+                ring->heads.clear();
+            if (ring->from == rank && !held_.contains(ring.get()))
                 move_ranges(*ring);
             if (ring->to == rank && ring->data != nullptr)
                 collect_head(*ring);
             if (ring->to == rank)
                 move_heads(*ring);
         }
+        for (auto& [to, end] : ends_)
+            std::erase_if(end.claimed,
+                          [&](const Announced& a) { return a.wait > 0 && lost(a.ring->from, a.ring->to); });
         for (auto& [to, end] : ends_)
             for (Announced& a : end.claimed)
                 if (a.ring->from == rank && a.wait > 0 && --a.wait == 0)
@@ -183,8 +337,11 @@ public:
         const auto pending = [](const auto& ring) {
             // relaxed: one thread moves everything
             return !ring->ranges.empty() || !ring->heads.empty() ||
-                   ring->head_there.load(std::memory_order_relaxed) != ring->head_taken;
+                   (!ring->closed && ring->head_there.load(std::memory_order_relaxed) != ring->head_taken);
         };
+        const auto to_tell = [](const auto& end) { return !end.second.failures.empty() || !end.second.words.empty(); };
+        if (std::any_of(ends_.begin(), ends_.end(), to_tell))
+            return true;
         return std::any_of(rings_.begin(), rings_.end(), pending) ||
                std::any_of(ends_.begin(), ends_.end(),
                            [](const auto& end) { return !end.second.claimed.empty(); });
@@ -316,7 +473,10 @@ private:
         expect(head > r.head_taken && head <= r.published, r.to,
                "a head that goes back, or beyond what was published");
         r.head_taken = head;
+        if (lost(r.to, r.from))
+            return;
         r.heads.push_back({head, delay()});
+        count(r.from, r.to);
     }
 
     static void move_heads(Ring& r)
@@ -339,6 +499,11 @@ private:
     std::mt19937_64 random_;
     std::map<int, End> ends_;
     std::vector<std::unique_ptr<Ring>> rings_;
+    std::set<const Ring*> held_;
+    std::set<std::pair<int, int>> lost_; // writes of the first to the second
+    std::uint64_t events_ = 0, fail_in_ = 0;
+    Fails fails_ = Fails::both;
+    Told told_ = Told::both;
 };
 
 namespace {
@@ -364,10 +529,17 @@ public:
             why = wire_.claims.why;
             return Status::refused;
         }
-        Ring* ring = nullptr;
-        if (wire_.take(rank_, peer, bytes, ring, why) != Status::ok)
+        if (wire_.end(rank_).refuses.contains(peer)) {
+            why = "the fabric has failed";
             return Status::refused;
-        wire_.announce(*ring);
+        }
+        Ring* ring = nullptr;
+        const Status status = wire_.words() ? wire_.by_words(rank_, peer, bytes, ring, why)
+                                            : wire_.take(rank_, peer, bytes, ring, why);
+        if (status != Status::ok)
+            return status;
+        if (!wire_.words())
+            wire_.announce(*ring);
         current = ring;
         lane = Wire::sending(*ring);
         return Status::ok;
@@ -383,9 +555,15 @@ public:
             why = wire_.growths.why;
             return Status::refused;
         }
-        Ring* ring = nullptr;
-        if (wire_.take(rank_, peer, bytes, ring, why) != Status::ok)
+        if (wire_.end(rank_).refuses.contains(peer)) {
+            why = "the fabric has failed";
             return Status::refused;
+        }
+        Ring* ring = nullptr;
+        const Status status = wire_.words() ? wire_.by_words(rank_, peer, bytes, ring, why)
+                                            : wire_.take(rank_, peer, bytes, ring, why);
+        if (status != Status::ok)
+            return status;
         current = ring;
         lane = Wire::sending(*ring);
         return Status::ok;
@@ -428,12 +606,38 @@ public:
         if (wire_.expect(ring != nullptr && ring->to == rank_ && ring->from == peer && ring->opened &&
                              !ring->closed,
                          rank_, "close of a lane that is not the receiver's")) {
-            wire_.expect(ring->dropped && ring->ranges.empty(), rank_,
-                         "close of a lane that is still written");
+            wire_.expect(ring->ranges.empty(), rank_, "close of a lane that is still written");
             wire_.close(*ring);
         }
         lane = {};
     }
+
+    void strand(int peer, Lane& lane) override
+    {
+        Ring* ring = wire_.by_ref(lane.ref);
+        if (wire_.expect(ring != nullptr && ring->to == rank_ && ring->from == peer && ring->opened &&
+                             !ring->closed,
+                         rank_, "strand of a lane that is not the receiver's"))
+            wire_.strand(*ring);
+        lane = {};
+    }
+    void abandon(int peer) override { wire_.abandon(rank_, peer); }
+    bool failed(int& peer, std::string& why) override
+    {
+        why = "the loop was cut";
+        return wire_.failed(rank_, peer);
+    }
+    bool next_word(Word& word) override
+    {
+        auto& words = wire_.end(rank_).words;
+        if (words.empty())
+            return false;
+        word = words.front();
+        words.pop_front();
+        return true;
+    }
+    void take_word(const Word& word) override { wire_.hear(rank_, word); }
+    bool flush() override { return wire_.flush(rank_); }
 
     bool direct() const override { return false; }
     void publish(int, Lane& lane, std::uint64_t from, std::uint64_t to) override
@@ -466,6 +670,16 @@ void Fabric::refuse_claim(unsigned n, std::string why)
 void Fabric::refuse_growth(unsigned n, std::string why)
 {
     wire_->growths = {n, std::move(why)};
+}
+
+void Fabric::fail_at(std::uint64_t n, Fails what, Told told)
+{
+    wire_->fail_at(n, what, told);
+}
+
+std::uint64_t Fabric::events() const
+{
+    return wire_->events();
 }
 
 bool Fabric::busy() const

@@ -65,6 +65,8 @@ public:
     virtual std::string address() const = 0;          // printable, no blanks, at most 140 characters
     virtual void begin(const Begin& begin) { static_cast<void>(begin); }
     virtual void end() {}
+    virtual bool calls_mpi() const { return false; } // as Backend's
+    virtual void inside_mpi(bool inside) { static_cast<void>(inside); }
 
     // Memory for rings and for what is written from: `refused` with one clause.
     virtual Status expose(std::byte* base, std::uint64_t bytes, Region& region, std::string& why) = 0;
@@ -73,12 +75,22 @@ public:
     // ok: writes towards the peer may begin; again: under way; refused: one clause.
     virtual Status connect(int peer, std::string_view address, std::string& why) = 0;
     virtual void disconnect(int peer) = 0;
+    // What two ends tell each other to be connected, carried as a Backend's words: at most
+    // kWordMax bytes, taken after any other call.
+    static constexpr std::uint32_t kWordMax = 400;
+    virtual bool next_word(Word& word)
+    {
+        static_cast<void>(word);
+        return false;
+    }
+    virtual void take_word(const Word& word) { static_cast<void>(word); }
 
     // ok: taken, one `written` will follow. again: no room, after next() there may be.
     // Largest single write: write_max().
     virtual Status write(int peer, const Write& write) = 0;
     virtual std::uint64_t write_max() const = 0;
-    // A write of at most so many bytes has its source free when write() returns.
+    // A write of at most so many bytes, unless it is kDeliveryComplete, has its source free
+    // when write() returns; a `written` may follow or not.
     virtual std::uint64_t inline_max() const { return 0; }
 
     // Moves what must be moved by this process, and tells the next event.
@@ -88,6 +100,12 @@ public:
     virtual std::string why(int peer) const = 0;
     // A descriptor that becomes readable when next() may have something, or -1.
     virtual int descriptor() const { return -1; }
+
+    // For fabrics that are slow to tell of a dead link or host: the IP address of our device,
+    // on which a helper thread answers whether this process lives (pulse.hh), and what is
+    // wrong with its link, "" when nothing is known to be.
+    virtual std::string pulse_host() const { return {}; }
+    virtual std::string link_trouble() const { return {}; }
 };
 
 } // namespace storm::wire

@@ -63,6 +63,13 @@ public:
     virtual void begin(const Begin& begin) { static_cast<void>(begin); }
     virtual void end() {}
 
+    // True when calls of this backend call the real MPI: its progress engine must not
+    // bring them back to this backend on the same thread meanwhile. Calls that come from
+    // within that engine stand between inside_mpi(true) and inside_mpi(false): no RMA call
+    // and none that blocks is then made to it.
+    virtual bool calls_mpi() const { return false; }
+    virtual void inside_mpi(bool inside) { static_cast<void>(inside); }
+
     // Sender: takes a ring of `bytes` towards `peer`, whose address() is given.
     // ok: `lane` may be written at once and the receiver finds it by `accept`, or, when
     //     it was granted by words, by the record that names it (as a grown one).
@@ -78,7 +85,9 @@ public:
     virtual Status grow(int peer, std::uint64_t bytes, Lane& lane, std::string& why) = 0;
 
     // Sender: the old lane will not be written any more. Its bytes stay readable for
-    // the receiver until that one calls `close`.
+    // the receiver until that one calls `close`. Where lanes are not direct the rank calls
+    // it when the receiver has told that it read the lane to its end, so `close` may come
+    // first; until then the mirror is kept, for the fabric may fail.
     virtual void drop(int peer, Lane& lane) = 0;
 
     // Receiver: true with the next newly claimed inbound lane, false when there is
@@ -96,10 +105,14 @@ public:
     // zero, belong to it: they must be placed with the range, and the commit word at
     // `from` become visible after all the rest. `progress` moves what is under way,
     // heads on their way back too; `placed` is true when all that was published can be
-    // seen at its target. A dropped mirror stays until its ranges have moved.
+    // seen at its target, failed peers not counted. A dropped mirror stays until its
+    // ranges have moved. What publish holds back, to send it with what may follow, leaves
+    // at `flush` as far as the fabric has room; false when some is left. It is called by
+    // the next MPI call at the latest, and costs little when nothing is held back.
     virtual bool direct() const = 0;
     virtual bool placed() const { return true; }
     virtual void publish(int peer, Lane& lane, std::uint64_t from, std::uint64_t to) = 0;
+    virtual bool flush() { return true; }
     virtual void progress() = 0;
 
     // Words towards peers, to be taken after any other call until there is none; and one
@@ -112,17 +125,32 @@ public:
     virtual void take_word(const Word& word) { static_cast<void>(word); }
 
     // True with a peer towards which the fabric has failed, once for each, and what it
-    // said. Nothing published towards it since its head was last seen is certain to have
-    // arrived, nor certain not to. The lane's mirror stays readable until `drop`; `close`
-    // of such a lane at the receiver leaves its memory unused, as late writes may come.
+    // said: data or heads cannot be brought there, or nothing comes from there. Nothing
+    // published towards it since its head was last seen is certain to have arrived, nor
+    // certain not to. The lanes' mirrors stay readable until `abandon`. Later claims
+    // towards it are refused; publish and flush do nothing.
     virtual bool failed(int& peer, std::string& why)
     {
         static_cast<void>(peer);
         static_cast<void>(why);
         return false;
     }
-    // The receiver read nothing behind `head` and never will: the pair's lane is over.
+    // Sender: all lanes towards the peer are over, and so are its mirrors (in place of
+    // `drop`). It may come without `failed` having been told here, when the peer has seen
+    // the failure first.
     virtual void abandon(int peer) { static_cast<void>(peer); }
+    // Receiver: the same for an inbound lane (in place of `close`). Its memory is not used
+    // again, as late writes may come.
+    virtual void strand(int peer, Lane& lane) { close(peer, lane); }
+
+    // True when what came from a peer is not what it sent (STORM_VERIFY): `why` names the
+    // provider. The rank ends the job. `progress` delivers nothing of it.
+    virtual bool torn(int& peer, std::string& why)
+    {
+        static_cast<void>(peer);
+        static_cast<void>(why);
+        return false;
+    }
 
     // Facts for the report, as "ordering: stamped (...)": the n-th, "" behind the last.
     virtual std::string fact(unsigned n) const
@@ -138,8 +166,15 @@ struct BackendSettings {
     std::uint64_t memory_max = 0;
     const Log* log = nullptr;
     std::string nic{}; // device or interface for other hosts; "" for the backend's own choice
+    // Of fabrics, as the settings of the same names say (shim/settings.def).
+    std::string ordering = "auto";
+    bool verify = false;
+    unsigned batch = 64;
+    bool progress_thread = false;
+    unsigned flush_us = 50;
+    std::string ofi_provider = "auto";
 };
-constexpr unsigned kBackendAbi = 2;
+constexpr unsigned kBackendAbi = 3;
 struct BackendPlugin {
     unsigned abi;
     const char* name;

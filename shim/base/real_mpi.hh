@@ -31,6 +31,7 @@ struct RealMpi {
     MPI_Op op_max = nullptr;
     MPI_Op op_sum = nullptr;
     MPI_Errhandler errors_return = nullptr;
+    MPI_Info info_null = nullptr;
 
     // One turn of the real MPI's progress engine; it never blocks.
     void (*progress)() = nullptr;

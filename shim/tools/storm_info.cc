@@ -157,6 +157,7 @@ std::string try_backend(const std::string &path, const Settings &settings) {
     log.set_level(LogLevel::quiet);
     const std::unique_ptr<Backend> receiver(plugin->open({0, settings.memory_max, &log}, why));
     if (receiver == nullptr) return why;
+    if (receiver->calls_mpi()) return "";  // it is not asked what needs a job
     const auto answer = in_child(
         [&] {
             std::string refusal;
@@ -182,7 +183,7 @@ Words backend_names() {
 }
 
 void probe(BackendFound &backend, const std::string &library, const Settings &settings) {
-    if (backend.name == "none") return;
+    if (backend.name == "none" || backend.name == "auto") return;
     if (library.empty()) {
         backend.why = "plugins stand beside libstorm.so, which was not found";
         return;
@@ -193,6 +194,8 @@ void probe(BackendFound &backend, const std::string &library, const Settings &se
     const auto place = std::find_if(places.begin(), places.end(), exists);
     if (place == places.end()) {
         backend.why = "its plugin is not installed (searched: " + joined(places, ", ") + ")";
+        for (const auto &lack : split_words(STORM_NOT_BUILT, ";"))
+            if (lack.starts_with(backend.name + ": ")) backend.why = lack.substr(backend.name.size() + 2);
         return;
     }
     backend.path = absolute(*place);
@@ -307,6 +310,11 @@ void print_backends(const std::vector<BackendFound> &backends) {
     for (const auto &b : backends) {
         if (b.name == "none") {
             std::printf("backend none: every message goes by the real MPI%s\n", b.chosen ? ", chosen" : "");
+            continue;
+        }
+        if (b.name == "auto") {
+            std::printf("backend auto: shm on a node, the best fabric that works between hosts%s\n",
+                        b.chosen ? ", chosen" : "");
             continue;
         }
         std::printf("backend %s: %s%s%s\n", b.name.c_str(), (b.path.empty() ? "" : b.path + ": ").c_str(),

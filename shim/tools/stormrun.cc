@@ -47,6 +47,7 @@
 #include "launchers.hh"
 #include "messages.hh"
 #include "program_check.hh"
+#include "watcher.hh"
 #include "words.hh"
 
 #ifndef STORM_VERSION
@@ -528,6 +529,7 @@ int main(int argc, char **argv) {
         const Words words(argv + std::min(argc, 1), argv + argc);
         const Settings settings = read_settings(words);
         Command command = make_command(settings);
+        if (!settings.dry_run && !settings.off) start_watcher();
         if (!settings.dry_run) run_command(std::move(command));
         print_command(command);
         return 0;

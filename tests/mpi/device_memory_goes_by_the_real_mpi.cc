@@ -239,7 +239,8 @@ int main(int argc, char **argv) {
         for (int memory = 1; memory < 4; ++memory) to_itself(n, memory);
         for (int kind = 0; kind < kinds; ++kind) replaced(n, Kind(kind));
     }
-    expect(!dlsym(RTLD_DEFAULT, "storm_routed") || RUNTIME(device_asked, 1) <= 2, "%d questions about two devices' ranges",
+    expect(!dlsym(RTLD_DEFAULT, "storm_routed") || RUNTIME(device_asked, 1) <= 2,
+           "%d questions about two devices' ranges",
            RUNTIME(device_asked, 1));
     changes_hands();
     errors_are_the_programs();

@@ -45,7 +45,7 @@ def a_report_tells_backend_ordering_and_nic_with_the_reasons(bench):
     report = json.loads(read(path))
     check((report["backend"], report["backend_why"]) == ("shm", "the default"), report)
     check(report["facts"]["ordering"].startswith("in memory (") and
-          report["facts"]["nic"] == "none (the shm backend reaches this host alone)", report["facts"])
+          report["facts"]["nic"] == "none (all ranks are on this host)", report["facts"])
     ended = bench.run(*bench.job(2, "traffic", settings={"STORM_REPORT": "summary", "STORM_BACKEND": "none"}))
     right(ended)
     lines = ended.counters()

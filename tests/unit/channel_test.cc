@@ -312,7 +312,7 @@ void quiesced_rank_has_no_sends_left(Custom& f)
     f.messages(60, 1000);
     f.send_all();
     // the other one comes last, and only once this one's sends have left
-    for (int i = 0; i < 100 || RankTest::waiting((*f.job)[0]); ++i) {
+    for (int i = 0; i < 100 || !RankTest::at_rest((*f.job)[0]); ++i) {
         assert_true(i < 100000);
         assert_false((*f.job)[0].quiesced());
         f.job->poll_once();

@@ -43,7 +43,8 @@ struct Received {
 };
 
 struct Exchange {
-    explicit Exchange(std::uint64_t seed) : random(seed), job(options(seed))
+    explicit Exchange(std::uint64_t seed) : Exchange(seed, options(seed)) {}
+    Exchange(std::uint64_t seed, const JobOptions& how) : random(seed), job(how)
     {
         made = job.duplicate("second");
     }
@@ -53,7 +54,10 @@ struct Exchange {
         std::mt19937_64 r(seed * 77 + 1);
         JobOptions o;
         o.ranks = kRanks;
-        o.where = r() % 8 == 0 ? Where::carried : r() % 3 == 0 ? Where::shm : Where::loop;
+        constexpr Where kPlaces[] = {Where::carried, Where::shm, Where::shm, Where::loop, Where::loop, Where::mixed};
+        o.where = kPlaces[r() % 6];
+        o.fabric.words = r() % 2 == 0;
+        o.fabric.holds = r() % 2 == 0;
         o.seed = seed;
         o.threaded = r() % 4 == 0;
         o.settings.ring_max = std::uint64_t{8192} << r() % 4;
@@ -365,6 +369,7 @@ struct Seeds {
                 last = std::strtoull(rest + 1, nullptr, 10);
         }
     }
+    bool given() const { return ::secure_getenv("STORM_UNIT_SEED") != nullptr; }
     std::uint64_t first = 1, last = 400;
     std::unique_ptr<Exchange> exchange;
     std::string found;
@@ -386,6 +391,57 @@ void random_exchange_keeps_the_rules_of_mpi(Seeds& f)
     }
 }
 
+// The fabric fails at each of its events in turn, in each way, while an exchange goes on
+// that is the same up to there.
+struct Failures : Seeds {
+    static constexpr std::uint64_t kKinds = 9;
+
+    // What becomes of one exchange; the number of events if `at` is 0.
+    std::uint64_t run(std::uint64_t seed, std::uint64_t at, std::uint64_t kind)
+    {
+        std::mt19937_64 r(seed * 31 + 5);
+        JobOptions o = Exchange::options(seed);
+        o.where = r() % 4 == 0 ? Where::mixed : Where::loop;
+        o.fabric.words = r() % 2 == 0;
+        o.fabric.holds = r() % 2 == 0;
+        std::uint64_t events = 0;
+        try {
+            exchange = std::make_unique<Exchange>(seed, o);
+            exchange->job.fabric->fail_at(at, static_cast<loop::Fails>(kind % 3), static_cast<loop::Told>(kind / 3));
+            exchange->run(80);
+            found = exchange->found;
+            events = exchange->job.fabric->events();
+            for (int i = 0; i < kRanks; ++i)
+                failovers += exchange->job[i].counters().failovers;
+        } catch (const std::exception& e) {
+            found = e.what();
+        }
+        if (!found.empty())
+            return 0;
+        exchange.reset();
+        return events;
+    }
+    std::uint64_t failovers = 0;
+};
+
+void failure_at_any_point_loses_and_doubles_nothing(Failures& f)
+{
+    constexpr std::uint64_t kSeeds = 4;
+    const std::uint64_t last = f.given() ? f.last : kSeeds;
+    for (std::uint64_t seed = f.first; seed <= last; ++seed) {
+        const std::uint64_t events = f.run(seed, 0, 0);
+        for (std::uint64_t at = 1; at <= events; ++at)
+            for (std::uint64_t kind = 0; kind < Failures::kKinds; ++kind) {
+                f.run(seed, at, kind);
+                expect_that(f.found.empty(), "failure of kind %llu at event %llu: %s\n"
+                            "again: STORM_UNIT_SEED=%llu exchange_test", static_cast<unsigned long long>(kind),
+                            static_cast<unsigned long long>(at), f.found.c_str(),
+                            static_cast<unsigned long long>(seed));
+            }
+    }
+    assert_true(f.failovers > 0);
+}
+
 } // namespace
 } // namespace storm::unit
 
@@ -394,6 +450,7 @@ int main(int argc, char** argv)
     using namespace storm::unit;
     const CMUnitTest tests[] = {
         UNIT(Seeds, random_exchange_keeps_the_rules_of_mpi),
+        UNIT(Failures, failure_at_any_point_loses_and_doubles_nothing),
     };
     return run_all(tests, argc, argv);
 }

@@ -38,7 +38,7 @@ private:
 
 struct Job::End {
     FakeClock clock;
-    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Backend> backend, fabric;
     std::unique_ptr<Rank> rank;
     Comm* world = nullptr;
     Comm* comm = nullptr;
@@ -59,7 +59,7 @@ Job::Job(const JobOptions& o)
     : mpi(o.ranks, o.mpi), on_yield(static_cast<std::size_t>(o.ranks)), options(o)
 {
     log_.set_level(LogLevel::quiet);
-    if (o.where == Where::loop) {
+    if (o.where == Where::loop || o.where == Where::mixed) {
         loop::Options fabric_options = o.fabric;
         fabric_options.seed = o.seed;
         fabric = std::make_unique<loop::Fabric>(fabric_options);
@@ -70,10 +70,12 @@ Job::Job(const JobOptions& o)
         std::string why;
         if (o.where == Where::loop)
             end.backend = fabric->attach(i);
-        else if (o.where == Where::shm)
+        else if (o.where != Where::carried)
             end.backend.reset(storm_backend.open({i, options.settings.memory_max, &log_}, why));
         if (o.where != Where::carried && end.backend == nullptr)
             throw std::runtime_error("the backend does not open: " + why);
+        if (o.where == Where::mixed)
+            end.fabric = fabric->attach(i);
         end.clock.others = [this, i] {
             if (on_yield[static_cast<std::size_t>(i)])
                 on_yield[static_cast<std::size_t>(i)]();
@@ -97,10 +99,17 @@ Job::Job(const JobOptions& o)
         setup.threaded = o.threaded;
         setup.devices = o.devices;
         setup.private_comm = mpi.private_comm(i);
-        setup.address_of = [this](int peer, std::string& why) {
-            if (!unreachable_.contains(peer))
+        setup.fabric = end.fabric.get();
+        setup.fabric_address_of = [this](int peer, std::string&) {
+            return ends_[static_cast<std::size_t>(peer)]->fabric->address();
+        };
+        setup.address_of = [this, i](int peer, std::string& why) {
+            if (options.where == Where::mixed && (i - peer) % 2 != 0)
+                why = "another host";
+            else if (!unreachable_.contains(peer))
                 return ends_[static_cast<std::size_t>(peer)]->backend->address();
-            why = "nobody knows its address";
+            else
+                why = "nobody knows its address";
             return std::string();
         };
         end.rank = std::make_unique<Rank>(setup);
@@ -119,8 +128,10 @@ Job::~Job()
     }
     for (auto& end : ends_)
         end->rank.reset();
-    for (auto& end : ends_)
+    for (auto& end : ends_) {
+        end->fabric.reset();
         end->backend.reset();
+    }
 }
 
 Rank& Job::operator[](int rank)

@@ -28,12 +28,14 @@ struct RankTest {
     static std::size_t transfers(const Rank& rank) { return rank.transfers_; }
     static storm_sums moved(const Rank& rank) { return rank.moved_so_far(); }
     static bool waiting(const Rank& rank) { return !rank.waiting_.empty(); }
+    static bool at_rest(Rank& rank) { return rank.at_rest(); }
     static std::uint32_t users(const Comm& comm) { return comm.users - 1; } // the handle is one
 };
 
 namespace unit {
 
-enum class Where { loop, shm, carried };
+// mixed: shm between ranks of the same parity, loop between the others
+enum class Where { loop, shm, carried, mixed };
 
 using Bytes = std::vector<std::byte>;
 
@@ -95,7 +97,7 @@ public:
     std::string complaints() const;
 
     FakeMpi mpi;
-    std::unique_ptr<loop::Fabric> fabric;         // of the loop backend
+    std::unique_ptr<loop::Fabric> fabric;         // of loop and mixed
     std::vector<std::function<void()>> on_yield;  // a rank's own, instead of the others' polls
     const JobOptions options;
 

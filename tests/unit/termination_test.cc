@@ -305,6 +305,24 @@ void wave_costs_two_messages_a_link_and_two_logarithms_of_hops(Waves& f)
     }
 }
 
+void wave_costs_no_more_for_very_many_ranks(Waves& f)
+{
+    for (const int ranks : {13440, 100000}) {
+        Net& n = f.start(ranks);
+        for (int rank = 0; rank < ranks; ++rank)
+            n.look(rank);
+        while (!n.under_way.empty()) {
+            const int to = n.under_way.front().to;
+            n.deliver(0);
+            n.look(to);
+        }
+        assert_true(n.over());
+        assert_int_equal(n.waves, 2);
+        assert_int_equal(n.messages, n.waves * 2 * (ranks - 1));
+        expect_that(n.hops <= 2 * logarithm(ranks), "%d ranks: %d hops", ranks, n.hops);
+    }
+}
+
 void busy_rank_costs_no_messages(Waves& f)
 {
     Net& n = f.start(64);
@@ -440,6 +458,7 @@ int main(int argc, char** argv)
         UNIT(Waves, message_in_flight_at_each_phase_is_waited_for),
         UNIT(Waves, one_wave_with_equal_sums_is_not_the_end),
         UNIT(Waves, wave_costs_two_messages_a_link_and_two_logarithms_of_hops),
+        UNIT(Waves, wave_costs_no_more_for_very_many_ranks),
         UNIT(Waves, busy_rank_costs_no_messages),
         UNIT(Waves, many_ranks_come_to_their_end),
         UNIT_NAMED("nobody_leaves_before_all_has_arrived over loop", Ends,
