@@ -147,7 +147,8 @@ def look_at_drawings(bench, drawn, theme):
     dumped = bench.run(browser(), "--headless=new", "--no-sandbox", "--disable-gpu",
                        f"--user-data-dir={bench.root}/browser", f"--blink-settings=preferredColorScheme={theme}",
                        "--dump-dom", f"file://{path}", timeout=120)
-    found = re.search(r"probed: (\d+) drawings, background rgb\((\d+), .*?; wrong: (.*?) end of probe", dumped.out, re.S)
+    found = re.search(r"probed: (\d+) drawings, background rgb\((\d+), .*?; wrong: (.*?) end of probe", dumped.out,
+                      re.S)
     check(found and int(found[1]) == len(drawn) > 0, f"the drawings were not looked at\n{dumped.err[-2000:]}")
     return int(found[2]), json.loads(found[3].replace("&lt;", "<").replace("&gt;", ">"))
 
