@@ -19,7 +19,7 @@ std::string nic_for(const Settings& settings, const Pmix& board, Reporter& repor
 {
     if (!has_remote_peers()) {
         reporter.fact("nic", "none (all ranks are on this host)");
-        return "";
+        return settings.nic != "auto" ? settings.nic : ""; // as it was wanted, unchecked
     }
     static std::string chosen; // by the first fabric that is tried; an empty choice says so too
     static bool known = false;

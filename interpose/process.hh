@@ -37,7 +37,7 @@ public:
     }
     ~Entered()
     {
-        if (--depth_ == 0)
+        if (--depth_ == 0 && process.rank != nullptr) // MPI_Finalize ends it
             process.rank->look_soon();
     }
     Entered(const Entered&) = delete;

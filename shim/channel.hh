@@ -72,6 +72,8 @@ public:
 
     // What has left in this direction, in bytes of rings and records that the real MPI
     // carries; the peer's arrived_so_far() of this direction is equal once all has arrived.
+    // Both only grow. What a peer will never read of a ring that it gave up may be taken
+    // off the first one before what replaces it is sent, while the rank is not idle.
     std::uint64_t sent_so_far() const { return glance_at(sent_elsewhere) + out.tail(); }
     std::uint64_t sent_elsewhere = 0; // than in this ring
 

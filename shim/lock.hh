@@ -2,12 +2,13 @@
 // of the Rank object; without it each of these is a test of a flag.
 //
 // Order: Channel::in_lock or out_lock, then Comm::lock, then one of the leaves (the
-// rank's tables, pool, types, backend). No two of one level, none twice. A look at
-// everything (Rank::poll) only tries in_lock and the native operations' lock: whoever
-// has it does the work; it waits for an out_lock to send acks, but not from inside the
-// real MPI. The real MPI's sends, receives and tests are called with a channel's lock or
-// that of native operations held, never with Comm::lock or a leaf; the call back from its
-// progress engine on the same thread then does nothing (Rank::InReal).
+// rank's tables, pool, types, backend); under the backend's the other leaves may be taken.
+// No two of one level else, none twice. A look at everything (Rank::poll) only tries
+// in_lock and the native operations' lock: whoever has it does the work; it waits for an
+// out_lock to send acks and letters, but not from inside the real MPI. The real MPI's
+// sends, receives and tests are called with a channel's lock or that of native operations
+// held, never with Comm::lock or a leaf, but by a fabric that is made of them; the call
+// back from its progress engine on the same thread then does nothing (Rank::InReal).
 #pragma once
 
 #include <atomic>

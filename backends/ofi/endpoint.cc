@@ -94,6 +94,9 @@ public:
         promises_.remote_cq = promises_.remote_cq && info_->domain_attr->cq_data_size >= sizeof(std::uint32_t);
         promises_.fenced = promises_.fenced && (info_->caps & FI_FENCE) != 0;
         promises_.auto_progress = info_->domain_attr->data_progress == FI_PROGRESS_AUTO;
+        // ofi_rxm ends the process (seen in 1.17) when the connection of an injected write
+        // breaks: the write has no context of its own, and it looks for one
+        inject_max_ = provider_.ends_with("ofi_rxm") ? 0 : info_->tx_attr->inject_size;
         name_ = provider_ + (device_.interface.empty() ? "" : " on " + device_.interface);
     }
 
@@ -113,7 +116,7 @@ public:
     {
         return std::min<std::uint64_t>(info_->ep_attr->max_msg_size, kWriteMax);
     }
-    std::uint64_t inline_max() const override { return info_->tx_attr->inject_size; }
+    std::uint64_t inline_max() const override { return inject_max_; }
 
     bool next(Event& event) override;
     bool passive_target() const override { return info_->domain_attr->data_progress != FI_PROGRESS_AUTO; }
@@ -134,6 +137,7 @@ private:
     const Device device_;
     std::string provider_, name_, address_;
     Promises promises_;
+    std::uint64_t inject_max_ = 0;
 
     // closed in the reverse order
     Opened<fid_fabric> fabric_;
@@ -299,7 +303,7 @@ Status Endpoint::write(int peer, const Write& w)
         return Status::refused;
     constexpr unsigned kSpecial = wire::kDeliveryComplete | wire::kFenced;
     ssize_t rc;
-    if (w.bytes <= info_->tx_attr->inject_size && (w.flags & kSpecial) == 0) {
+    if (inject_max_ != 0 && w.bytes <= inject_max_ && (w.flags & kSpecial) == 0) {
         rc = (w.flags & wire::kSignal) != 0
                  ? fi_inject_writedata(endpoint_.get(), w.from, w.bytes, w.signal, remote.address, w.address, w.key)
                  : fi_inject_write(endpoint_.get(), w.from, w.bytes, remote.address, w.address, w.key);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <cstdlib>
 #include <cstring>
+#include <dirent.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -32,6 +33,26 @@ std::string host_of(const ifaddrs& entry)
     char text[INET_ADDRSTRLEN] = "";
     ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry.ifa_addr)->sin_addr, text, sizeof text);
     return text;
+}
+
+// A device without its port, "mlx5_0" of "mlx5_0:2".
+std::string without_port(const std::string& nic)
+{
+    return nic.substr(0, nic.find(':'));
+}
+
+// The network interface of an RDMA device, for providers over IP; else the name as it is.
+std::string interface_of(const std::string& nic)
+{
+    struct CloseFolder {
+        void operator()(DIR* folder) const { ::closedir(folder); }
+    };
+    const std::string path = "/sys/class/infiniband/" + without_port(nic) + "/device/net";
+    const std::unique_ptr<DIR, CloseFolder> folder(nic.empty() ? nullptr : ::opendir(path.c_str()));
+    for (const dirent* entry = nullptr; folder != nullptr && (entry = ::readdir(folder.get())) != nullptr;)
+        if (entry->d_name[0] != '.')
+            return entry->d_name;
+    return nic;
 }
 
 // The interface `wanted`, or the best for other hosts: loopback is the last choice.
@@ -85,16 +106,17 @@ std::unique_ptr<wire::Transport> try_provider(const std::string& provider, const
     Device device;
     const bool ip = over_ip(provider);
     if (ip) {
-        device = device_for(nic);
-        if (!nic.empty() && device.interface != nic) {
-            why = "the interface " + nic + " has no IPv4 address";
+        const std::string wanted = interface_of(nic);
+        device = device_for(wanted);
+        if (!wanted.empty() && device.interface != wanted) {
+            why = "the interface " + wanted + " has no IPv4 address";
             return nullptr;
         }
     }
     int rc = -FI_ENODATA;
     // FI_FENCE first: only where it is had can it be relied on
     for (const std::uint64_t more : {std::uint64_t{FI_FENCE}, std::uint64_t{0}}) {
-        Info hints = hints_for(provider, ip || provider == "shm" ? "" : nic);
+        Info hints = hints_for(provider, ip || provider == "shm" ? "" : without_port(nic));
         if (hints == nullptr)
             break;
         hints->caps |= more;

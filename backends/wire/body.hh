@@ -84,7 +84,7 @@ private:
     void end_if_done(Outbound& o);
     void end_if_done(Inbound& in);
     void fail(int peer, const std::string& why);
-    bool look_for_events();
+    void look_for_events();
     void move();
     bool send_all();
     void watch();
@@ -143,9 +143,7 @@ private:
     std::deque<Trouble> failures_, tears_;
     mutable bool ask_ = false; // somebody wants to know what is placed
     std::atomic<bool> held_{false}; // something published has not left
-    std::uint32_t look_every_ = 1, until_look_ = 0; // calls of progress
-    std::uint32_t until_watch_ = 0;
-    std::chrono::steady_clock::time_point looked_{};
+    std::chrono::steady_clock::time_point looked_{}, watched_{};
     std::uint64_t writes_ = 0, batches_ = 0, heads_ = 0;
 
     std::unique_ptr<Pulse> pulse_;

@@ -1,12 +1,9 @@
 #include "promises.hh"
 
+#include <iterator>
+
 namespace storm::wire {
 namespace {
-
-struct Row {
-    std::string_view provider, core;
-    Promises promises;
-};
 
 constexpr Row kMatrix[] = {
 #define WIRE_FABRIC(provider, core, delivery, remote, order, fences, lines, automatic, mode, note)         \
@@ -21,6 +18,11 @@ bool fits(std::string_view pattern, std::string_view name)
 }
 
 } // namespace
+
+const Row* row(unsigned n)
+{
+    return n < std::size(kMatrix) ? &kMatrix[n] : nullptr;
+}
 
 const Promises& promises_of(std::string_view provider, std::string_view core)
 {

@@ -25,6 +25,13 @@ struct Promises {
     const char* note = "";          // why
 };
 
+// matrix.def, row by row; null behind the last.
+struct Row {
+    std::string_view provider, core;
+    Promises promises;
+};
+const Row* row(unsigned n);
+
 // The row of matrix.def for a fabric and the provider under it.
 const Promises& promises_of(std::string_view provider, std::string_view core);
 

@@ -9,15 +9,17 @@ using namespace std::chrono_literals;
 
 constexpr auto kLong = 1s;            // without a sign while something is outstanding
 constexpr auto kBetween = 500ms;      // questions
+constexpr auto kBetweenWatches = 100ms;
 constexpr unsigned kQuestionsMax = 6; // without an answer
 
 } // namespace
 
 void Wire::watch()
 {
-    if (pulse_ == nullptr || sending_.empty())
+    const auto now = looked_;
+    if (pulse_ == nullptr || sending_.empty() || now - watched_ < kBetweenWatches)
         return;
-    const auto now = std::chrono::steady_clock::now();
+    watched_ = now;
     for (auto& [number, p] : peers_) {
         if (p.failed || p.pulse.empty())
             continue;

@@ -6,11 +6,7 @@
 namespace storm::wire {
 namespace {
 
-// A look for events costs a system call with some providers: while there are none it is
-// made at fewer and fewer calls of progress.
-constexpr std::uint32_t kLookEveryMax = 64;
 constexpr std::chrono::microseconds kLookAnew{5}; // in flush
-constexpr std::uint32_t kWatchEvery = 4096;       // calls of progress between two looks at the clock
 constexpr char kPulseMark = '^';                  // between the transport's address and the pulse's
 
 bool power_of_two(std::uint64_t n)
@@ -535,13 +531,11 @@ bool Wire::send_all()
     return !held;
 }
 
-// True when there were some.
-bool Wire::look_for_events()
+void Wire::look_for_events()
 {
     constexpr unsigned kMost = 256;
     Event event;
-    unsigned n = 0;
-    for (; n < kMost && transport_->next(event); ++n) {
+    for (unsigned n = 0; n < kMost && transport_->next(event); ++n) {
         switch (event.kind) {
         case Event::Kind::written:
             on_written(event.cookie);
@@ -557,21 +551,14 @@ bool Wire::look_for_events()
     for (Outbound* o : sending_)
         o->hot = false;
     looked_ = std::chrono::steady_clock::now();
-    return n != 0;
 }
 
 void Wire::progress()
 {
     const Guard lock = guard();
-    if (until_look_-- == 0) {
-        look_every_ = look_for_events() ? 1 : std::min(look_every_ * 2, kLookEveryMax);
-        until_look_ = look_every_ - 1;
-    }
+    look_for_events();
     move();
-    if (until_watch_-- == 0) {
-        until_watch_ = kWatchEvery - 1;
-        watch();
-    }
+    watch();
 }
 
 void Wire::move()

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -38,7 +39,7 @@ struct Options {
 constexpr const char* kUsageText =
     "usage: storm-ordercheck [--backend shm|ofi|verbs] [--provider NAME] [--mode MODE] [--nic NAME]\n"
     "                        [--seconds N] [--rounds N] [--ring BYTES] [--verify] [--lib FOLDER]\n"
-    "       storm-ordercheck --selftest | --help | --version\n";
+    "       storm-ordercheck --selftest | --matrix | --help | --version\n";
 
 using Clock = std::chrono::steady_clock;
 
@@ -311,6 +312,27 @@ int verdict(const Options& options, const Result& r)
     return kOrdered;
 }
 
+// What is known of each fabric, and the modes that follow; as text, or for the man page.
+void print_matrix(bool roff)
+{
+    for (unsigned n = 0; const wire::Row* row = wire::row(n); ++n) {
+        std::string modes, name(row->provider);
+        for (unsigned mode = 0; mode < wire::kModes; ++mode)
+            if (wire::allowed(static_cast<wire::Mode>(mode), row->promises))
+                modes += (modes.empty() ? "" : ", ") + std::string(wire::mode_name(static_cast<wire::Mode>(mode)));
+        if (name == "*")
+            name = "any other";
+        else if (!row->core.empty() && row->core != "*")
+            name += ";" + std::string(row->core);
+        const char* const usual = wire::mode_name(row->promises.usual);
+        if (roff)
+            std::printf(".TP\n.B %s\n%s by default, of %s.\n%c%s.\n", name.c_str(), usual, modes.c_str(),
+                        static_cast<char>(std::toupper(row->promises.note[0])), row->promises.note + 1);
+        else
+            std::printf("%-14s %-10s of %s (%s)\n", name.c_str(), usual, modes.c_str(), row->promises.note);
+    }
+}
+
 bool number(const char* text, double& value)
 {
     char* end = nullptr;
@@ -326,6 +348,10 @@ int read(int argc, char** argv, Options& o)
         const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
         double n = 0;
         bool takes = true;
+        if (name == "--matrix" || name == "--matrix-roff") {
+            print_matrix(name != "--matrix");
+            return kOrdered + 1;
+        }
         if (name == "--help" || name == "--version") {
             std::printf("%s", name == "--help" ? kUsageText : "storm-ordercheck " STORM_VERSION "\n");
             return kOrdered + 1;

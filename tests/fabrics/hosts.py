@@ -162,3 +162,17 @@ class Hosts:
     def run_in(self, host, *argv):
         return subprocess.run(["nsenter", f"--net=/run/netns/{self.names[host]}", *argv], capture_output=True,
                               text=True)
+
+    def processes(self, host, name):
+        """Those of this name on a host."""
+        network = os.stat(f"/run/netns/{self.names[host]}").st_ino
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+                    called = file.read().strip() == name[:15]
+                if called and os.stat(f"/proc/{pid}/ns/net").st_ino == network:
+                    found.append(int(pid))
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return found

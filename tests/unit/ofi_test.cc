@@ -63,6 +63,11 @@ int main(int argc, char** argv)
     const char* wanted = secure_getenv("CONFORMANCE_RECORDS");
     const auto records = static_cast<unsigned>(wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : 5000);
     std::vector<CMUnitTest> tests;
+    BackendSettings threaded = settings_for("net", "auto", false);
+    threaded.progress_thread = true;
+    for (const CMUnitTest& test :
+         conformance({"net, with a thread", [threaded] { return std::make_unique<OverOfi>(threaded); }, records}))
+        tests.push_back(test);
     for (const char* provider : {"shm", "net", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"}) {
         for (const std::string& mode : modes_of(provider)) {
             for (const bool verify : {false, true}) {

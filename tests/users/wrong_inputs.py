@@ -30,7 +30,8 @@ setting("a_size_out_of_range", "STORM_EAGER_MAX=1G is not valid (0 to 67108864 b
 setting("a_size_with_a_wrong_unit", "STORM_RING_MIN=1T is not valid", STORM_RING_MIN="1T")
 setting("a_ring_that_is_too_small", "STORM_RING_MIN=7 is not valid", STORM_RING_MIN="7")
 setting("a_largest_ring_below_the_smallest", "STORM_RING_MAX=8192 is below STORM_RING_MIN", STORM_RING_MAX="8K")
-setting("a_backend_that_does_not_exist", "STORM_BACKEND=carrier-pigeon is not valid (one of auto|shm|",
+setting("a_backend_that_does_not_exist", "STORM_BACKEND=carrier-pigeon is not valid (one of "
+        "auto|shm|ofi|verbs|mpi_rma|mpi_p2p|none",
         STORM_BACKEND="carrier-pigeon")
 setting("a_range_of_tags_the_wrong_way", 'STORM_TAGS=5-1 is not valid (the range "5-1" ends before it begins)',
         STORM_TAGS="5-1")
