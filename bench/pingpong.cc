@@ -5,6 +5,7 @@
 //   latency  half round trip of MPI_Send / MPI_Recv, ns
 //   rate     windows of 64 MPI_Isend / MPI_Irecv + MPI_Waitall and a small answer,
 //            million messages a second
+//   waitany  the same, completed one after the other by MPI_Waitany
 //   bidir    the same with both ranks sending a window, messages of both counted
 // With fresh_ before it the sender writes its buffer anew before each send, as a code
 // that packs particles does; otherwise the same bytes are sent again and again.
@@ -39,7 +40,7 @@ struct Options {
 [[noreturn]] void stop(const std::string& why)
 {
     std::fprintf(stderr,
-                 "pingpong: %s\noptions: --mode [fresh_]latency|rate|bidir --sizes a,b,c "
+                 "pingpong: %s\noptions: --mode [fresh_]latency|rate|waitany|bidir --sizes a,b,c "
                  "--seconds-per-size S\n",
                  why.c_str());
     MPI_Abort(MPI_COMM_WORLD, 2);
@@ -81,7 +82,7 @@ Options parse(int argc, char** argv)
         }
     }
     const std::string plain = o.mode.rfind("fresh_", 0) == 0 ? o.mode.substr(6) : o.mode;
-    if (plain != "latency" && plain != "rate" && plain != "bidir") {
+    if (plain != "latency" && plain != "rate" && plain != "waitany" && plain != "bidir") {
         stop("unknown mode " + o.mode);
     }
     if (o.sizes.empty()) {
@@ -130,7 +131,7 @@ public:
         }
     }
 
-    void window()
+    void window(bool one_by_one)
     {
         std::array<MPI_Request, kWindow> requests;
         int answer = 0;
@@ -142,6 +143,9 @@ public:
             for (int i = 0; i < kWindow; ++i) {
                 MPI_Irecv(in_[i], bytes_, MPI_BYTE, 0, kTag, MPI_COMM_WORLD, at(requests, i));
             }
+        }
+        for (int i = 0, index = 0; one_by_one && i < kWindow; ++i) {
+            MPI_Waitany(kWindow, requests.data(), &index, MPI_STATUS_IGNORE);
         }
         MPI_Waitall(kWindow, requests.data(), MPI_STATUSES_IGNORE);
         if (rank_ == 0) {
@@ -233,12 +237,12 @@ void run_size(const Options& o, int rank, int bytes)
     std::vector<double> seconds;
     if (mode == "latency") {
         seconds = measure(rank, o.seconds_a_size, [&] { pair.round_trip(); });
-    } else if (mode == "rate") {
-        seconds = measure(rank, o.seconds_a_size, [&] { pair.window(); });
+    } else if (mode == "rate" || mode == "waitany") {
+        seconds = measure(rank, o.seconds_a_size, [&] { pair.window(mode == "waitany"); });
     } else {
         seconds = measure(rank, o.seconds_a_size, [&] { pair.two_windows(); });
     }
-    if (rank == 1 || mode != "rate") {
+    if (rank == 1 || mode == "latency" || mode == "bidir") {
         pair.check(places);
     }
     std::sort(seconds.begin(), seconds.end());
@@ -250,7 +254,7 @@ void run_size(const Options& o, int rank, int bytes)
     if (mode == "latency") {
         std::printf("%s %d %.1f ns best %.1f\n", o.mode.c_str(), bytes, median * 0.5e9, best * 0.5e9);
     } else {
-        const double messages = mode == "rate" ? kWindow : 2 * kWindow;
+        const double messages = mode == "bidir" ? 2 * kWindow : kWindow;
         std::printf("%s %d %.6f M/s best %.6f\n", o.mode.c_str(), bytes,
                     messages * 1e-6 / median, messages * 1e-6 / best);
     }

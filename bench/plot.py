@@ -8,6 +8,9 @@ COLOURS = {"track": "#4c78a8", "pack": "#9ecae9", "send": "#f58518", "poll": "#e
            "terminate": "#b279a2", "other": "#dddddd"}
 LINES = ("#4c78a8", "#e45756", "#54a24b", "#b279a2", "#f58518", "#72b7b2", "#9d755d", "#8c8c8c")
 WIDTH = 720
+STYLE = ("<style>.ground { fill: #ffffff } text { fill: #1b2330 } line { stroke: #dddddd } "
+         "@media (prefers-color-scheme: dark) { .ground { fill: #12161c } text { fill: #e6eaf0 } "
+         "line { stroke: #39424e } }</style>")
 
 
 def text(x, y, words, anchor="start", size=12):
@@ -22,9 +25,17 @@ def short(number):
     return f"{number:g}"
 
 
+def decimal(number):
+    """1000000 -> 1M"""
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{number / unit:g}{letter}"
+    return f"{number:g}"
+
+
 def page(height, parts):
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif">\n'
-            f'<rect width="{WIDTH}" height="{height}" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n")
+            f'{STYLE}\n<rect class="ground" width="{WIDTH}" height="{height}"/>\n' + "\n".join(parts) + "\n</svg>\n")
 
 
 def bars(figures):
@@ -71,8 +82,8 @@ def curves(title, x_name, y_name, series):
              text(10, top - 6, y_name)]
     for decade in range(y0, y1 + 1):
         _, y = place(10 ** x0, 10.0 ** decade)
-        parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(text(left - 6, y + 4, f"{10.0 ** decade:g}", "end", 10))
+        parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}"/>')
+        parts.append(text(left - 6, y + 4, decimal(10.0 ** decade), "end", 10))
     for x in sorted({p[0] for p in points}):
         at, _ = place(x, 10.0 ** y0)
         parts.append(text(at, bottom + 16, short(x), "middle", 9))
@@ -82,8 +93,8 @@ def curves(title, x_name, y_name, series):
         parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="'
                      + " ".join(f"{x:.1f},{y:.1f}" for x, y in spots) + '"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots]
-        parts.append(text(right + 10, top + 18 * i + 10, name))
-        parts.append(f'<rect x="{right - 4}" y="{top + 18 * i}" width="10" height="10" fill="{colour}"/>')
+        parts.append(text(right + 32, top + 18 * i + 10, name))
+        parts.append(f'<rect x="{right + 16}" y="{top + 18 * i}" width="10" height="10" fill="{colour}"/>')
     return page(bottom + 60, parts)
 
 

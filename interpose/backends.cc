@@ -1,6 +1,7 @@
 #include "backends.hh"
 
 #include "base/begin.hh"
+#include "fabric_settings.hh"
 #include "libmpi.hh"
 #include "nic.hh"
 #include "plugin.hh"
@@ -12,16 +13,6 @@ namespace {
 // What is tried for other hosts, best first.
 constexpr const char* kFabrics[] = {"verbs", "ofi"};
 constexpr const char* kNone = "-";
-
-void for_fabrics(const Settings& settings, BackendSettings& wanted)
-{
-    wanted.ordering = settings.ordering;
-    wanted.verify = settings.verify;
-    wanted.batch = static_cast<unsigned>(settings.batch);
-    wanted.progress_thread = settings.progress == "thread";
-    wanted.flush_us = static_cast<unsigned>(settings.flush_us);
-    wanted.ofi_provider = settings.ofi_provider;
-}
 
 // The device that a backend should use for other hosts; "" leaves it the choice.
 std::string nic_for(const Settings& settings, const Pmix& board, Reporter& reporter)

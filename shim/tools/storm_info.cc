@@ -1,5 +1,5 @@
 // storm-info: what is installed, what it would do here, and what stands in its way.
-#include "base/backend.hh"
+#include "fabric_settings.hh"
 #include "first_aid.hh"
 #include "json.hh"
 #include "settings.hh"
@@ -155,13 +155,16 @@ std::string try_backend(const std::string &path, const Settings &settings) {
     if (plugin == nullptr) return why;
     Log log;
     log.set_level(LogLevel::quiet);
-    const std::unique_ptr<Backend> receiver(plugin->open({0, settings.memory_max, &log}, why));
+    BackendSettings wanted{0, settings.memory_max, &log};
+    for_fabrics(settings, wanted);
+    const std::unique_ptr<Backend> receiver(plugin->open(wanted, why));
     if (receiver == nullptr) return why;
     if (receiver->calls_mpi()) return "";  // it is not asked what needs a job
     const auto answer = in_child(
         [&] {
             std::string refusal;
-            const std::unique_ptr<Backend> sender(plugin->open({1, settings.memory_max, &log}, refusal));
+            wanted.world_rank_hint = 1;
+            const std::unique_ptr<Backend> sender(plugin->open(wanted, refusal));
             Lane lane;
             Status got = Status::refused;
             if (sender != nullptr)

@@ -108,3 +108,62 @@ def the_probe_finds_what_is_cut_off_and_what_fails(bench):
     wrong = show(bench, simulated(bench, 4).replace("function settings() {", "function settings() { nothing();"),
                  "report-failing", 1160)[2]
     check(any("nothing is not defined" in w for w in wrong), wrong)
+
+
+# For drawings: each text is inside of its drawing, and no square of a legend hides a point.
+DRAWING_PROBE = """
+<script>
+const wrong = [];
+for (const svg of document.querySelectorAll('svg')) {
+  const width = svg.width.baseVal.value, height = svg.height.baseVal.value, of = svg.parentNode.title;
+  const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBBox()]);
+  for (const [text, b] of boxes)
+    if (b.x < 0 || b.y < 0 || b.x + b.width > width || b.y + b.height > height) wrong.push(`${of}: cut off: ${text}`);
+  for (const r of svg.querySelectorAll('rect[width="10"]'))
+    for (const c of svg.querySelectorAll('circle')) {
+      const a = r.getBBox(), b = c.getBBox();
+      if (a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height)
+        wrong.push(`${of}: a point is hidden`);
+    }
+  if (boxes.length < 5) wrong.push(`${of}: nothing is drawn`);
+}
+const ground = document.querySelector('.ground');
+document.body.append(`probed: ${document.querySelectorAll('svg').length} drawings, background ` +
+                     `${getComputedStyle(ground).fill}; wrong: ${JSON.stringify(wrong)} end of probe`);
+</script>
+"""
+
+
+def drawings():
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "plots")
+    return {name: read(os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name.endswith(".svg")}
+
+
+def look_at_drawings(bench, drawn, theme):
+    body = "".join(f'<div title="{name}">{svg}</div>' for name, svg in drawn.items())
+    path = os.path.join(bench.root, "drawings.html")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"<!DOCTYPE html><body>{body}{DRAWING_PROBE}</body>")
+    dumped = bench.run(browser(), "--headless=new", "--no-sandbox", "--disable-gpu",
+                       f"--user-data-dir={bench.root}/browser", f"--blink-settings=preferredColorScheme={theme}",
+                       "--dump-dom", f"file://{path}", timeout=120)
+    found = re.search(r"probed: (\d+) drawings, background rgb\((\d+), .*?; wrong: (.*?) end of probe", dumped.out,
+                      re.S)
+    check(found and int(found[1]) == len(drawn) > 0, f"the drawings were not looked at\n{dumped.err[-2000:]}")
+    return int(found[2]), json.loads(found[3].replace("&lt;", "<").replace("&gt;", ">"))
+
+
+@test
+def the_plots_of_the_benchmarks_are_drawn_whole_in_light_and_dark(bench):
+    for theme in (1, 0):
+        red, wrong = look_at_drawings(bench, drawings(), theme)
+        check(wrong == [] and (red > 200) == bool(theme), (red, wrong))
+
+
+@test
+def the_probe_finds_a_cut_text_and_a_hidden_point_in_a_drawing(bench):
+    whole = drawings()["scaling.svg"]
+    for name, change in (("cut off", whole.replace('x="592.0"', 'x="692.0"')),
+                         ("hidden", whole.replace('x="576"', 'x="555"'))):
+        wrong = look_at_drawings(bench, {name: change}, 1)[1]
+        check(any(name in w for w in wrong), (name, wrong))
