@@ -517,7 +517,10 @@ MPI_Request Rank::duplicate(MPI_Request made, MPI_Comm* where, std::array<std::i
     r->from = MPI_ANY_SOURCE;
     r->from_tag = MPI_ANY_TAG;
     r->native = made;
-    r->made = where;
+    // Fortran's wrappers keep it in a variable of theirs, which ends with the call
+    const bool given = *where != nullptr && *where != real_.comm_null;
+    r->made = given ? *where : real_.comm_null;
+    r->made_at = given ? nullptr : where;
     r->identity = identity;
     {
         const Hold tables(tables_, threaded_);
@@ -554,17 +557,19 @@ bool Rank::advance(Request& r)
             return true; // the real MPI could not make it, and has told its handler
         if (flag == 0)
             return false;
-        if (r.agreeing || *r.made == real_.comm_null)
+        if (r.made_at != nullptr)
+            r.made = *std::exchange(r.made_at, nullptr);
+        if (r.agreeing || r.made == real_.comm_null)
             break;
         r.agreeing = true;
         r.error = real_.Iallreduce(MPI_IN_PLACE, r.identity.data(), 3, real_.int64, real_.op_max,
-                                   *r.made, &r.native);
+                                   r.made, &r.native);
         if (r.error != MPI_SUCCESS)
             return true;
     }
     if (r.agreeing && r.identity[2] == 0)
-        adopt(*r.made, static_cast<std::uint64_t>(r.identity[0]) << 32 |
-                           static_cast<std::uint64_t>(r.identity[1]));
+        adopt(r.made, static_cast<std::uint64_t>(r.identity[0]) << 32 |
+                          static_cast<std::uint64_t>(r.identity[1]));
     return true;
 }
 

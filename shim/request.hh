@@ -104,7 +104,8 @@ struct Request {
     bool device = false;        // its buffer is a GPU's: only the real MPI touches it
     bool plain = false;         // a receive's buffer takes bytes one behind the other
     MPI_Request native = nullptr; // duplicate: of the real duplication, then of the agreement
-    MPI_Comm* made = nullptr;     // duplicate: where the program's new handle stands
+    MPI_Comm made = nullptr;      // duplicate: the new handle
+    MPI_Comm* made_at = nullptr;  // duplicate: where it will stand, if the call did not give it yet
     bool agreeing = false;        // duplicate: the real one has ended
     std::array<std::int64_t, 3> identity = {}; // world rank of member 0, its counter, nested
 

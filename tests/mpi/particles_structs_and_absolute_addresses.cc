@@ -182,6 +182,29 @@ static void real_elements() {
     }
 }
 
+// One type over three objects that are far apart, replaced as one.
+static void replaced_where_they_are() {
+    static int at_rest[100];
+    int on_stack[10];
+    std::vector<int> on_heap(5000);
+    const int lengths[] = {100, 10, 5000};
+    int *places[] = {at_rest, on_stack, on_heap.data()};
+    MPI_Aint addresses[3];
+    for (int i = 0; i < 3; ++i) {
+        MPI_Get_address(places[i], &addresses[i]);
+        fill(places[i], lengths[i] * sizeof(int), rank * 3 + i);
+    }
+    MPI_Datatype type;
+    MPI_Type_create_hindexed(3, lengths, addresses, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Status status = fresh_status();
+    MPI_Sendrecv_replace(MPI_BOTTOM, 1, type, 1 - rank, 4, 1 - rank, 4, MPI_COMM_WORLD, &status);
+    say("replaced where they are: %s", in_words(status, type).c_str());
+    for (int i = 0; i < 3; ++i)
+        expect(same(places[i], lengths[i] * sizeof(int), (1 - rank) * 3 + i), "part %d of three is not replaced", i);
+    MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv) {
     begin(argc, argv);
     for (int n : {1, 5, 500, 5000}) padding(n);
@@ -189,5 +212,6 @@ int main(int argc, char **argv) {
     for (int n : {1, 130, 5000}) packed(n);
     for (int n : {10, 20000}) freed_in_use(10), freed_in_use(n);
     real_elements();
+    replaced_where_they_are();
     return finish();
 }

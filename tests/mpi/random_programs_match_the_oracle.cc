@@ -5,9 +5,12 @@
 //   * every message comes once, unharmed, and nothing is written beyond it;
 //   * of one sender's messages, a receive takes none before an earlier one that it fits,
 //     unless a receive that was posted before it took that one.
-// Arguments: seed=N (that program alone), seeds=N (so many), threads (up to three).
+// Arguments: seed=N (that program alone), seeds=N (so many), from=N (the first of them),
+// threads (up to three).
 // run: ranks=2,3,4,5 timeout=60 args=seeds=40 long
 // run: ranks=2,3 timeout=60 args="threads seeds=12" long
+// run: ranks=2,4 timeout=60 args=seeds=30 env=STORM_BACKEND=none long
+// run: ranks=2,3 timeout=60 args="threads seeds=8" env=STORM_BACKEND=none long
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -393,7 +396,8 @@ int main(int argc, char **argv) {
     begin(argc, argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     MPI_Buffer_attach(attached.data(), int(attached.size()));
     long seed = number("seed", 0), seeds = number("seeds", 40) * (given("long") ? 12 : 1);
-    for (long s = seed ? seed : 1; s <= (seed ? seed : seeds); ++s) run(s, threads);
+    const long first = seed ? seed : number("from", 1), last = seed ? seed : first + seeds - 1;
+    for (long s = first; s <= last; ++s) run(s, threads);
     say("%ld messages, sum %llu", received.load(), static_cast<unsigned long long>(sum));
     void *address;
     int bytes;
