@@ -9,7 +9,8 @@
 namespace storm {
 namespace {
 
-DeviceMemory no_devices;
+struct NoDevices final : DeviceMemory {};
+constinit NoDevices no_devices;
 
 } // namespace
 
@@ -21,7 +22,8 @@ Rank::Rank(const RankSetup& setup)
       near_(setup.backend != nullptr && setup.backend->direct() ? setup.backend : nullptr),
       fabric_(setup.fabric != nullptr || near_ != nullptr ? setup.fabric : setup.backend),
       fabric_calls_mpi_(fabric_ != nullptr && fabric_->calls_mpi()),
-      devices_(setup.devices != nullptr ? *setup.devices : no_devices), types_(*setup.real, setup.threaded),
+      devices_(setup.devices != nullptr ? *setup.devices : static_cast<DeviceMemory&>(no_devices)),
+      types_(*setup.real, setup.threaded),
       small_(std::max(kSmall, setup.native_eager))
 {
     static constexpr std::uint64_t kNobodyRings = 0;

@@ -11,8 +11,6 @@ namespace storm {
 
 class DeviceMemory {
 public:
-    constexpr DeviceMemory() = default;
-    virtual ~DeviceMemory() = default;
     DeviceMemory(const DeviceMemory&) = delete;
 
     // One comparison: false while nothing was loaded that could hand out such memory.
@@ -27,6 +25,9 @@ public:
     virtual void look() {}
 
 protected:
+    constexpr DeviceMemory() = default;
+    ~DeviceMemory() = default; // not virtual: the one of a process without devices ends with it
+
     std::uint64_t loads_now() const
     {
         const std::uint64_t* word = loads_.load(std::memory_order_relaxed); // relaxed: either word will do

@@ -24,7 +24,7 @@ public:
             throw std::runtime_error("no memory for a device");
         loads_ = &loaded_;
     }
-    ~Device() override { ::munmap(memory_, kBytes); }
+    virtual ~Device() { ::munmap(memory_, kBytes); }
     bool holds(const void* address) override
     {
         ++asked;
