@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // bare_ring: the floor that pingpong is measured against; not an MPI program. Two
 // processes on cores 0 and 1 talk over one ring in shared memory each way, with
 // nothing above it: no matching, no requests, no progress.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `run` and `main_job` share: starting a job natively or under stormrun, the
 check of the build type, and reading the output of the programs."""
 

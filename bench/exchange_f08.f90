@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: MIT
 ! The legacy exchange in Fortran, through `use mpi_f08`: what a transport code in that
 ! language does, and nothing else. Particles walk on a ring of ranks, a step to the left
 ! or right at a time, until their lives are used up. Each carries its random stream, so

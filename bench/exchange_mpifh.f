@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: MIT
 ! The legacy exchange in Fortran, through mpif.h in fixed form; exchange_f08.f90 says what
 ! it does. Both print the same last line.
       program exchange_mpifh

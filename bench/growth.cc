@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // growth: what a message or a test costs as there is more of something. An ordinary MPI
 // program. One line a case:  mode count median unit "best" best, as pingpong prints them.
 //

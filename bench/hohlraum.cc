@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // hohlraum: implicit Monte Carlo of thermal radiation in a cylindrical hohlraum, and the
 // two problems with known answers that its physics is tested by. An ordinary MPI program,
 // but for --exchange direct. All lines but those that begin with "time:" are the same to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One table of the small benchmarks: the shim beside Open MPI on shared memory, MPICH,
 Open MPI over UCX and the bare ring. Rounds of all, one straight after the other; a stack
 that is not there or cannot be selected has no column, and the line below says why."""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // photon: Monte Carlo photon transport over a decomposed box, the application
 // benchmark. An ordinary MPI code: it knows nothing of what carries its messages.
 //

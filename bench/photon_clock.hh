@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // photon's clock for the share of its time inside MPI (option --time).
 #pragma once
 

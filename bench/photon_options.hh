@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // photon's options and its two named settings, and how it stops on bad ones.
 #pragma once
 

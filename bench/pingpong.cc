@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // pingpong: half round trip, message rate and two-way rate between two ranks. An
 // ordinary MPI program; bare_ring prints the same lines for the floor below MPI.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plots as SVG, from the figures of `run`: bars of where the time goes, and curves of cost
 or rate against size or ranks. No library: the text is written here."""
 

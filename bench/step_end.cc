@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // step_end: how long it takes all ranks to learn that a step is over once all are idle, by
 // storm_term of storm.h and by rounds of MPI_Iallreduce, which codes use for it.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A suite is a text file of cases; suites/transport.suite says what a line means. Each case
 runs natively and under the shim in turn, its results are compared to the last digit, and
 its time is split by the phases that the transport codes print."""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // test_cost: what a call costs that finds nothing, which polling codes make by the
 // hundred thousand. Two ranks; an ordinary MPI program.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // threads: what threads of rank 0 send together, each on a communicator of its own. An
 // ordinary MPI program with MPI_THREAD_MULTIPLE.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // uniform_emission: photons emitted uniformly and isotropically in a transparent medium
 // between reflecting walls, tracked from cell to cell of a Voronoi mesh and handed over
 // where the domains of two ranks meet. An ordinary MPI program, but for --exchange direct.

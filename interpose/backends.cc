@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "backends.hh"
 
 #include "base/begin.hh"

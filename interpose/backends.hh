@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the rings of this process live: shared memory for its node, a fabric for other
 // hosts. Which, follows from STORM_BACKEND, from where the ranks are, and from what opens.
 #pragma once

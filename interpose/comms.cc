@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The lifetime of communicators and datatypes.
 #include "process.hh"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes from calls.tbl whatever must agree with it.
 
 usage: generate.py calls.tbl WHAT OUTPUT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The report of a job: gathered on rank 0 in MPI_Finalize, or one rank's own when a
 // signal or MPI_Abort asks for it in the middle.
 #pragma once

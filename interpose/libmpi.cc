@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Finds the real MPI through its own handle: it may have been loaded RTLD_LOCAL, and a
 // search by name alone could find us, a tool, or nothing.
 #include "libmpi.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is particular to Open MPI beyond the MPI interface itself. Another MPI gets its
 // own namespace with these functions.
 #pragma once

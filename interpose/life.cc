@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI_Init to MPI_Finalize: settings, backend, the job's verdict, the Rank object, and
 // the end of all that.
 #include "backends.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What other parts may know of the process's life, from its first MPI call to its end.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // When a fabric and the real MPI have both failed: what this host's links say, and whom
 // to tell that the job cannot go on.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "nic.hh"
 
 #include "libmpi.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The network device of this rank for its peers on other hosts: hwloc is asked only by
 // a rank that has such peers and a backend that goes there.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Point-to-point calls. Each asks whether its communicator is routed and its arguments
 // are sound; if not, the real MPI gets the call unchanged and answers it.
 #include "process.hh"

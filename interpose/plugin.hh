@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Backends are shared objects beside libstorm.so, loaded RTLD_LOCAL when chosen.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "pmix.hh"
 
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The job's notice board before and beside MPI: PMIx, loaded only inside a job that a
 // launcher started, through the library that the real MPI uses itself.
 #pragma once

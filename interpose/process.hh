@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The one process that interposes: the real MPI, and the Rank object once the job is
 // routed. Nothing here is touched before the first MPI call.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Counts calls of the program on their way to the real MPI. While a job is profiled
 // nothing is routed, so every call of ours ends in process.real: its functions are
 // replaced by counting ones, and put back at the end.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // STORM_PROFILE: the job runs by the real MPI, and its calls are counted on the way.
 #pragma once
 

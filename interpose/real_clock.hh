@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The clock of a real process: the processor's counter, related to time by measuring.
 #pragma once
 

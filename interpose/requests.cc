@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Completion calls and request handles: ours when an array holds one of ours.
 #include "process.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "runtimes.hh"
 
 #include "real_clock.hh"

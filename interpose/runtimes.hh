@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The GPU runtimes of this process, which tell which memory is a device's: the CUDA
 // driver and HIP. They are found when they are loaded, also long after MPI_Init; without
 // one a message costs one comparison.

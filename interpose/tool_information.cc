@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI_T: settings are control variables, counters performance variables, both of one
 // category. Ours come first, those of the real MPI keep their order behind them: the
 // number of its variables grows when it loads components, ours is fixed. Whether a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One verdict a job: routed, or native on every rank with one reason.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The exported MPI_X and PMPI_X, generated from calls.tbl.
 #include "process.hh"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Prints the lists for the completion of bash, from what the programs say of themselves.
 
 usage: completion.py STORMRUN STORM_INFO

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Puts generated rows in place of the line @ROWS@ of a man page.
 
 usage: fill.py PAGE.in PAGE --run COMMAND...   rows are what the command prints

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The channel of one pair of processes: our ring (or the real MPI) towards the peer,
 // and the ring that the peer writes here. Channels belong to processes, not to
 // communicators: each direction has one order, whatever communicator a message is on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A routed communicator: who its members are, and the two queues of matching.
 //
 // Matching is MPI's: a message takes the earliest posted receive that fits, a receive

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Completion: the Wait and Test families over requests of ours, of the real MPI, null
 // and inactive ones in any mixture; freeing, cancelling and Fortran handles.
 //

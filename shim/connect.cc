@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rings that this rank writes: had at once, or asked for while the real MPI carries
 // the pair; replaced by larger ones; published where they are mirrors.
 #include "rank.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Copies into a ring.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The counters of one rank (counters.def), always on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "datatype.hh"
 
 #include "copy.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the shim must know of a datatype, asked from the real MPI once a handle and
 // kept until the program frees that handle. A type that is in use by a pending
 // operation survives its handle.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes C++ string literals of a page: what stands before its line @DATA@, and behind.
 
 usage: embed.py PAGE BEGIN.inc END.inc

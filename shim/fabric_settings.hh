@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What backends over fabrics are told of the settings: by a rank, and by storm-info.
 #pragma once
 

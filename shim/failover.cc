@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The loss of a fabric. The real MPI carries what the fabric does not bring any more, and
 // nothing is lost or comes twice:
 //   the sender    writes no more, asks by the real MPI (`seal`), and keeps what is sent

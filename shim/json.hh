@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // JSON as the report, the profile and the tools write it: an object or array is opened, filled and
 // closed in the order of the text; numbers stay below 2^53 in practice.
 #pragma once

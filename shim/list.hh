@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A doubly linked list through a member of its elements; nothing is allocated.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Locks that only programs with several threads in MPI take. `threaded` is a constant
 // of the Rank object; without it each of these is a test of a flag.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One rank's part of a report as bytes, for its way to rank 0 of the same job.
 #pragma once
 

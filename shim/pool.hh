@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Requests: one reserved range of addresses, committed in chunks as they are needed.
 #pragma once
 

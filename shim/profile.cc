@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tables of the profile and what is read from them; its forms are in profile_text.cc.
 #include "profile.hh"
 

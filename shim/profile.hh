@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a program does with MPI, counted while everything goes by the real MPI: the
 // table of one rank, the table of a job, and what can be read from that. interpose/
 // counts at the entry points; nothing here calls MPI.

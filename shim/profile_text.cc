@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The profile as text and as JSON.
 #include "json.hh"
 #include "profile.hh"

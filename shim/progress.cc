@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Progress, ours and the real MPI's, so that neither starves the other.
 #include "copy.hh"
 #include "rank.hh"

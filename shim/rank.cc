@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rank: set-up, communicators, channels, types. The message path is in send.cc,
 // receive.cc, progress.cc and complete.cc.
 #include "rank.hh"

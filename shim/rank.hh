@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One rank of a routed job: all state of the shim, handed its clock, its backend and
 // the real MPI. A real process has one (owned by interpose/); tests and simulations
 // make as many as they like.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a rank tells about itself: counters, pairs, regions, and what it waits for.
 #include "rank.hh"
 

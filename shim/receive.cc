@@ -1,5 +1,5 @@
-// The receiving half of the message path: records from rings meet posted receives, or
-// wait as unexpected messages.
+// SPDX-License-Identifier: MIT
+// The receiving half of the message path: posted receives and unexpected messages.
 #include "copy.hh"
 #include "rank.hh"
 

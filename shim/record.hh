@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What stands in a ring: 16-byte aligned records, each a header and its payload.
 // The first eight bytes of the header are the commit word: zero means nothing is
 // there yet; it is stored last, with release, and read first, with acquire.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Regions of a program that it names itself (storm_region_begin, MPI_Pcontrol): how often
 // each was entered, how long it took and what was counted meanwhile. Regions may be
 // nested and may overlap; each counts all that happens while it is open.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The report as lines, and where a report goes. JSON and HTML: report_json.cc.
 #include "report.hh"
 

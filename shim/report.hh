@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a job did: the data of the report, and its forms. Counters are taken from the
 // Rank, carried to rank 0 as bytes, and shown as lines, JSON, or one HTML page.
 #pragma once

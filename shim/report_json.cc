@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The report as JSON, and as one HTML page around that JSON.
 #include "json.hh"
 #include "report.hh"

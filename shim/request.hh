@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A request as the program holds it: an object in one reserved address range, so that
 // "ours?" is a subtraction and a compare. Open MPI's Fortran bindings read the
 // Fortran index straight from the structure that a handle points to, so ours carries

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The ring of one direction of one pair: single producer, single consumer, bytes in
 // power-of-two capacity, in-band commit words (record.hh), no shared tail.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rules of STORM_ROUTE_FILE: which messages of which communicators ride in rings. They
 // are the sender's choice, as STORM_TAGS and STORM_COMMS are, and take their place for
 // the communicators that a rule names.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The sending half of the message path: a call becomes a record in the peer's ring,
 // or an envelope there with the payload by the real MPI.
 #include "copy.hh"

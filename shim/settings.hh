@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The settings of a job: one table (settings.def) read once from the environment.
 #pragma once
 

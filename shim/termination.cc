@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The messages of a rank's waves. There is at most one under way towards a rank and
 // direction, and none of one direction while one of the other may be: the sums of a child
 // come before our own have left, the parent's answer after that. So one tag serves both.

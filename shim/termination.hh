@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The end of a job, by wave.h over the private communicator of the real MPI: all ranks
 // have come to it, and everything that they sent has arrived.
 #pragma once

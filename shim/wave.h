@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The end of an epoch, found by counts: two-phase, along a tree, safe against messages in
  * flight. One rank's part, as a state machine; who carries its messages is the caller's
  * matter (Rank::quiesce, and the static library of storm.h, which is why this is C).

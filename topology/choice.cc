@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "choice.hh"
 
 #include <algorithm>

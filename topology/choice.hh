@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which network device a rank uses for its peers on other hosts, and why.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How this rank should wait: whether the cores it may use are enough for the ranks
 // that share them.
 #pragma once

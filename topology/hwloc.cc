@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // libstorm-topology.so: turns hwloc's objects into a Machine. Loaded by load.cc.
 #include "hwloc_calls.hh"
 #include "interfaces.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The functions of hwloc that we call, taken from the library by name.
 //
 // Nothing is linked to hwloc: a program may bring another version of it, even inside

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A set of small numbers (cpus, NUMA nodes), as text in the kernel's manner: 0-3,8.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "interfaces.hh"
 
 #include <algorithm>

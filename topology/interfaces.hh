@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the kernel says of the network interfaces of this very machine: hwloc tells
 // neither whether a link is up nor which interfaces are made of others.
 #pragma once

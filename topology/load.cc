@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "load.hh"
 
 #include <dlfcn.h>

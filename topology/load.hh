@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The machine as hwloc knows it. hwloc is no part of libstorm.so: libstorm-topology.so,
 // beside the backends, reads the machine and is loaded only when somebody asks.
 #pragma once

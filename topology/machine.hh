@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A machine as the choice of a network device needs it: plain facts, from hwloc or from
 // a test. No type of hwloc appears here: libstorm.so and the tools hold such an object
 // without that library.

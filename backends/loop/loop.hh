@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The loop backend: several ranks of one process, joined by a fabric in memory that
 // delays. It is not direct, as a network is not: a sender writes a mirror of its ring,
 // and what it publishes is moved into the receiver's ring by later calls of progress().

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One-sided writes made of two-sided messages of the real MPI: the baseline that every MPI
 // library can run, and what windows (mpi_rma) fall back on where no RMA call may be made.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rings over messages of the real MPI.
 #include "messages.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rings over windows of the real MPI.
 #include "windows.hh"
 

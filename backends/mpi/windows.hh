@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One-sided writes by MPI_Put into a dynamic window of the real MPI, complete at the target
 // when MPI_Win_flush returns. From within the real MPI's progress engine, where no RMA call
 // may be made, writes go as messages (mpi_p2p), so that nobody waits for them in vain.

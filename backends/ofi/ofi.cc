@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ofi.hh"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The fabric of libfabric as a Transport: reliable datagram endpoints and RMA writes, over
 // any provider that has them. endpoint.cc owns what is opened; ofi.cc chooses it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The ofi backend: rings of wire/ over libfabric.
 #include "ofi.hh"
 

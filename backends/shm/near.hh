@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whose NUMA node the pages of a slab of rings come from. Senders have them allocated
 // (slab.hh), and the kernel gives a page on the node of the process that causes it. A
 // policy of the memfd itself goes before that: set once by the owner, it holds for every

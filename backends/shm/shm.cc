@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The shared-memory backend: rings in the receiver's memfd, opened by senders through
 // /proc. Nothing has a name in a file system, so nothing is left when a process ends,
 // in whatever way.

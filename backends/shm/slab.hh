@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One rank's inbound rings in shared memory: a memfd that only its user can open.
 //
 //   page 0      Header: what a peer checks, where the next ring is taken from

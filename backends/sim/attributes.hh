@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a provider promises about its one-sided writes, as data: a row a fabric. What it
 // does not promise the simulated fabric breaks whenever it can.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The simulated fabric: registered memory, one-sided writes, their completions and events
 // at the target, in virtual time. It is an adversary: a write is placed piece by piece,
 // each at a time of its own, and is held up, passed by others and told of early in every

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One ring over the simulated fabric, as both of its sides have it: the mirror that the
 // sender writes, the landing zone that the fabric writes, and the ring that the receiver
 // reads (the landing zone itself, where the mode writes records in place).

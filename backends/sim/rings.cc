@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "rings.hh"
 
 #include "path.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rings of the Backend contract over the simulated fabric, published in one of the five
 // modes. A range that is published goes out as writes; how its first commit word comes to
 // be seen last is the mode's affair:

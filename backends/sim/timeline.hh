@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Virtual time and chance: all that happens in a simulation, in one order that follows
 // from one seed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The RDMA device, port and address that a rank uses, and what is known of the device.
 #pragma once
 

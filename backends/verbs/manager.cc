@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "manager.hh"
 
 #include <arpa/inet.h>

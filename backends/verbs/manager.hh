@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Connections of iWARP, which the connection manager alone can make. Each is used by the
 // end that asked for it: an end that is asked may not speak first.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rings over InfiniBand verbs.
 #include "verbs.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two ways of connecting share: the queue pair towards a peer, and the resources
 // of the rank that all its queue pairs use.
 #pragma once

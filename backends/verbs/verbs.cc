@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "verbs.hh"
 
 #include "manager.hh"

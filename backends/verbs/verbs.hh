@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One-sided writes by InfiniBand verbs: a reliable connected queue pair for each peer that
 // is written to, made on first use. The target's CPU has no part in a write.
 #pragma once

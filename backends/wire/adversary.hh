@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A fabric in memory that breaks all that it has not promised: writes pass each other, their
 // bytes are placed in pieces of any size and order, completions come early, sources are read
 // late, signals run ahead. Ranks of one process are joined by it; one seed repeats all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The one class behind wire.hh. wire.cc: the contract and granting; outbound.cc: how what was
 // published leaves; inbound.cc: how it becomes visible, and how heads return.
 #pragma once

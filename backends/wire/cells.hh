@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The landing of a lane: cells in the receiver's memory that the sender writes one after
 // the other, lap by lap. A cell has arrived when its lap stands in its header, where payload
 // never does, and, where a fabric may show a cache line in part, when its checksum fits: of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // CRC-32C (Castagnoli), by the processor's instruction where it has one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How what a peer wrote becomes visible in the ring, in its order, and how heads return.
 #include "body.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One lane as its sender and as its receiver have it. Positions count bytes from the
 // lane's beginning of time, units the cells or signals that were sent in it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How what was published leaves: in batches, staged, so that a write in flight never reads
 // what a sender may change.
 #include "body.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "promises.hh"
 
 #include <iterator>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a fabric promises about the order in which its writes become visible to a CPU
 // that polls, and the publication modes that are right under such promises.
 #pragma once

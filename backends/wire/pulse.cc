@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "pulse.hh"
 
 #include <arpa/inet.h>

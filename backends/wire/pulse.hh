@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Whether a silent peer is alive: a helper thread answers questions on a datagram socket
 // that is bound to the address of the rank's network device, whatever the rank itself is
 // doing. It sleeps in the kernel while nobody asks. Time alone is no evidence of a failure:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory that the fabric knows: taken from the system in chunks, each exposed once, given
 // out by pages. What is given is zeroed.
 #pragma once

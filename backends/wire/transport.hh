@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What moves bytes between two processes for backends that are not direct: registered
 // memory, one-sided writes, their completions. Each fabric (libfabric, verbs, windows or
 // messages of the real MPI) is one Transport; the rings over it, their publication and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Peers that say nothing for long while something is outstanding: do they live? And what
 // the report tells of all this.
 #include "body.hh"

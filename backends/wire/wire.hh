@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A Backend over any Transport: rings in the receiver's memory that the sender writes
 // one-sidedly, their publication, granting, flow control, and what a failure leaves.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the two ends of a lane tell each other by words. All of one job has one layout.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Options of the transport programs: `--name value`, known by a table, and named settings
 // that stand for several of them and go before all others.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which rank owns which cell. The cells stand on the sites of a lattice, a Hilbert curve
 // runs through them, and each rank owns one piece of the curve: a compact domain, equal
 // in cells to within one. A cell's number is its place on the curve, so owner and local

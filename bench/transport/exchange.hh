@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How particles go to the ranks next door: one small interface, three implementations.
 //
 //   legacy  as many codes do it: a buffer a neighbour sent by MPI_Isend, one MPI_Irecv or

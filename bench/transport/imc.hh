@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Implicit Monte Carlo for grey thermal radiation (J. A. Fleck and J. D. Cummings, J. Comp.
 // Phys. 8, 1971): in a time step a cell absorbs and emits with the part f of its opacity
 // and scatters with the rest, which stands for absorption and emission within the step:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "mesh.hh"
 
 #include <voro++/voro++.hh>

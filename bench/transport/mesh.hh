@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The Voronoi mesh of one rank's domain. One generator stands in each cube of a lattice,
 // off its middle by a random part of `jitter`, so that every rank can make any generator:
 // a cell is made from the generators around it, without communication and bit for bit

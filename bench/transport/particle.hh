@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What is tracked and sent: a packet of radiation. The record goes over the wire as its
 // bytes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "phases.hh"
 
 #include <sys/syscall.h>

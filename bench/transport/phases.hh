@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Where the time of a rank goes, by sampling: the code stores into one word what it is
 // about, and a timer's signal counts that word. A store costs less than a nanosecond, a
 // signal a few microseconds a thousand times a second, so the split costs about half a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random numbers that belong to a particle: a counter hashed under the particle's key.
 // Whoever tracks it, and in whatever order, it draws the same numbers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What both benchmarks share: options, the mesh of this rank, the loop of a step, and the
 // lines that tell where the time went.
 #pragma once

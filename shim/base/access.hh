@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // How words are accessed that two processes or threads share: rings, the directory of
 // claims, and how a request is completed.
 // What is shipped uses `Hardware`, which is the plain C++ access and costs nothing. The

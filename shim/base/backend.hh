@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The Backend contract: where the rings of this rank's neighbours live and how
 // bytes reach them. A lane is one direction of one pair: a ring in the *receiver's*
 // memory that only the sender writes (records) and only the receiver frees (head).

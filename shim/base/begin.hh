@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What exists from the end of MPI_Init on, for backends that move bytes by the real MPI.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Time as the Rank object sees it: injected, so that a simulation can run on
 // virtual time. Ticks are cheap and of unknown rate; `ticks_per_us` relates them.
 #pragma once

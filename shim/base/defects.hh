@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Mistakes that the code around a STORM_PLANTED might have had. A test that builds the
 // shim with STORM_DEFECTS plants one at a time, and its simulation must find it; in every
 // other build STORM_PLANTED is false, and nothing is left of it.

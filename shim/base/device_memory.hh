@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Memory that the CPU must not touch (a GPU's), as its runtimes in this process tell of
 // it. Whoever asks may be told `true` of memory that the CPU could touch: its messages go
 // by the real MPI, which is right for any memory. It is never told `false` of memory

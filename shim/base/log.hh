@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One line a message on stderr: `storm: problem (why): what to do`. Nothing is
 // printed below the level that STORM_LOG names, and nothing ever ends the program.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The real MPI as the shim calls it: one pointer a function, the predefined handles
 // (addresses inside libmpi, unknown until it is loaded) and what is particular to
 // one MPI. interpose/ fills it; tests put their own functions there. Only this

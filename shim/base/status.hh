@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Results of fallible calls below interpose/. Again is not an error: the caller
 // retries after progress. A refusal carries its reason in words, because the first
 // function that knows a cause is the one that can name it.

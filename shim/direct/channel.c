@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The channels of storm.h: libstorm-direct.a, linked to the program. It stands where the
  * program stands, above MPI_X, and knows nothing of what is below: plain MPI, or the
  * shim's rings when it is preloaded.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The end of an epoch, of storm.h: wave.h over plain MPI, or over the shim's rings when it
  * is preloaded.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "advise.hh"
 
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // stormrun --advise: what calls cost here, natively and under the shim.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // ELF headers by pread, library lists by the program's own loader in listing mode.
 #include "elf_file.hh"
 

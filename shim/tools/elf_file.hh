@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What stormrun must know of a program before it starts it: is it an ELF file of
 // our kind, is it linked dynamically, and which shared libraries would it load.
 // The program itself is never executed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Looks at limits and mounts. Only what is there is asked; nothing is changed.
 #include "first_aid.hh"
 

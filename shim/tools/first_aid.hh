@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What a machine may refuse to the shim or to the real MPI, each with its remedy.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // First aid for what is to be started: the launcher and the program.
 #include "elf_file.hh"
 #include "first_aid.hh"

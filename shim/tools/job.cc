@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reading a job from the launcher's command line and the files it names.
 #include "job.hh"
 

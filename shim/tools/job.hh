@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The job that the command line describes: its application contexts, wherever they
 // are written, and what will be in the environment of its programs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The parser of launch lines; the options of each launcher are in launchers.cc.
 #include "launch_line.hh"
 

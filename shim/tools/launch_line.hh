@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The command line of a launcher, understood as far as stormrun needs it:
 // where each application context ends, which words are options and how many
 // values they take, and so which word is the program.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The launchers' options as data.
 #include "launchers.hh"
 

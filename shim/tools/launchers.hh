@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The kinds of launchers: Open MPI's mpirun, Hydra (mpiexec of MPICH and Intel MPI) and
 // Slurm's srun. What they have in common is `launcher options program arguments`, again
 // after a `:`; which options there are, how many words each takes and how a variable

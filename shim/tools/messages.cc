@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // stormrun's messages, on standard error.
 #include "messages.hh"
 

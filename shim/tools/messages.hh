@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What stormrun says, always as "problem (why): what to do", and how it ends early.
 #pragma once
 

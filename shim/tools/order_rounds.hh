@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The rounds of storm-ordercheck: a producer writes records that carry their own checksum,
 // a consumer checks each at the moment that it sees it. What it finds wrong was torn.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "ordercheck_selftest.hh"
 
 #include "order_rounds.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Is the checker itself to be trusted? On a fabric in memory that breaks what it claims, each
 // mode that rests on the broken promise must be found torn; on one that keeps it, none.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Checks of the programs of a job.
 #include "program_check.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Can a preload work for this program? Asked before the job starts, since the loader
 // says nothing where it cannot, and a program that lacks its MPI dies obscurely.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // storm-info: what is installed, what it would do here, and what stands in its way.
 #include "fabric_settings.hh"
 #include "first_aid.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // storm-measure: what calls cost between two ranks, for stormrun --advise. An ordinary
 // MPI program: stormrun runs it once on the real MPI and once under the shim.
 //

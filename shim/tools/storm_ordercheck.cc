@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // storm-ordercheck: does a record that can be seen stand there as a whole? Two processes,
 // one writes checksummed records into the other's ring, which checks each as soon as its
 // commit word is there. A plain verdict, counts, an exit status.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // stormrun: starts an MPI job with libstorm.so preloaded into its programs, and into
 // nothing else.
 //

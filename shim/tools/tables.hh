@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The tables of counters and calls as storm-info shows them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What storm-info tells of the machine: its NUMA nodes and network devices, and which of
 // these each rank would use for other hosts, and why.
 #pragma once

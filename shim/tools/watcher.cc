@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "watcher.hh"
 
 #include "words.hh"

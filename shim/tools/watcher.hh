@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What ends a job whose launcher cannot: with no link left to its daemons mpirun waits for
 // ever, though a rank has said why the job is over (interpose/links.hh).
 #pragma once

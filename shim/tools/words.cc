@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Words, variables and paths.
 #include "words.hh"
 

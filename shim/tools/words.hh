@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Lists of words, variables named in them, and paths: what stormrun's parts share.
 #pragma once
 

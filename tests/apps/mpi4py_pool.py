@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A pool of processes of mpi4py.futures: threads, pickled objects, MPI_THREAD_MULTIPLE."""
 
 from mpi4py.futures import MPIPoolExecutor, as_completed

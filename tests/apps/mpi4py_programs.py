@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What mpi4py programs do: a master hands out work by tag, walkers change their domain,
 large objects go out of band, rows are exchanged by buffer and by derived datatype."""
 

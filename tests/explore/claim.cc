@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs over the claim protocol of backends/shm/slab.hh: senders that take rings from
 // one receiver at the same time, and their first records.
 #include "programs.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Runs each program as it is, to the end, and then once for each weakened access that it
 // must find.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The search and the model that explorer.hh describes.
 #include "explorer.hh"
 

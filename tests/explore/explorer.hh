@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A small explorer of what C++ allows two to four threads to see of each other. It runs
 // shipped templates over `Checked` accesses, and tries every order in which their atomic
 // accesses may happen and every message that each load may take.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The explorer's own tests: small programs whose outcomes under C++'s rules are known. All
 // of them must be seen, and no other.
 #include "programs.hh"

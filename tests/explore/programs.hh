@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The programs that are explored, and which weakened accesses each of them must find.
 #pragma once
 

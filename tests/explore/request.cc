@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs over the two words of shim/request.hh: a send that two threads complete, one
 // when its payload has left and one when its ack has come, while a third waits for it or
 // gives its handle back (Rank::finish_part, Rank::finish, Rank::free_request).

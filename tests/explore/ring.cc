@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs over shim/ring.hh: a sender and a receiver of a few records in a tiny ring, as
 // Rank uses them (Rank::push, Rank::poll and Rank::drain, Rank::make_room, Rank::on_grow).
 #include "programs.hh"

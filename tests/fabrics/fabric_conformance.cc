@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The Backend contract over a plugin and its device: the same body as over loop and shared
 // memory (tests/unit/conformance.cc), in every publication mode that the fabric allows.
 //   fabric_conformance PLUGIN [DEVICE [PROVIDER [RECORDS]]]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hosts as network namespaces: each with a link for the fabric and one for all else (the
 real MPI's tcp, its daemons, PMIx), its own processes, name, /dev/shm and /sys. Nothing of
 them is left: their processes are children in namespaces of their own, which end with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The contract of the Transports that are made of the real MPI, under mpirun.
 //   mpi_transport mpi_p2p|mpi_rma [ROUNDS [THREAD_LEVEL]]
 #include "transport.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Why an operation of the read class needs a fence before a write to the same place: a READ
 // and a WRITE of 32 KiB are posted at once, and what the READ brought is looked at. Without a
 // fence some devices (siw) let it see what was written after it; with one it must not.

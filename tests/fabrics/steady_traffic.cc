@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Traffic of every kind between all ranks, each byte checked, for as many rounds as it is
 // told: what a fabric is taken away from. Rank 0 prints "round N" now and then; at the end
 // each rank prints a sum of what it received, which only the messages decide.

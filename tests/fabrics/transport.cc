@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "transport.hh"
 
 #include <algorithm>

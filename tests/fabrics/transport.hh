@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The contract of a Transport (backends/wire/transport.hh), one body for each of them, run
 // by all processes of a job at once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The contract of a Transport over verbs: processes that talk by sockets beside the fabric.
 //   verbs_transport [DEVICE [ROUNDS]]
 #include "transport.hh"

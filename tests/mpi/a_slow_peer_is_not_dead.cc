@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A peer that computes for long without MPI causes no timeout and no message: two
 // seconds here, two minutes in the long form.
 // run: ranks=2 timeout=30 long

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A program built with the address sanitizer starts and runs.
 // run: ranks=2 timeout=60 env=ASAN_OPTIONS=detect_leaks=0
 #include "check.h"

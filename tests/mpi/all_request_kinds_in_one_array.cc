@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Null, inactive, persistent, plain, native collective and generalized requests,
 // receives and sends in one array, in every rotation, through every completion call.
 // run: ranks=2,3 timeout=60

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Wrong arguments give the real MPI's error class, on the right communicator, with
 // one call of its handler; afterwards everything goes on.
 // run: ranks=2 timeout=30

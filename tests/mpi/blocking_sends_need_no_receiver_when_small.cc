@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Programs that rely on buffering and end natively end under the shim: head-to-head
 // blocking sends, floods from both sides before any receive, a receiver that sleeps.
 // run: ranks=2,4 timeout=100 long

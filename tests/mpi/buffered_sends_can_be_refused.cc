@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bsend and Ibsend without a buffer or with one that is too small: the same error
 // classes and handler calls. (In Open MPI 4.1 small ones need no buffer, and after a
 // refusal a detach, a Finalize and the next message to that rank never end: so the

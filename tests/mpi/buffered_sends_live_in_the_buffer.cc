@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Bsend, Ibsend and Bsend_init complete without a receive, keep their data in the
 // attached buffer, and all arrive after a detach and at once a Finalize.
 // run: ranks=2 timeout=30

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Calm steps, then a burst of many times more over one face, calm again: no particle
 // is lost, doubled or changed, in both directions at once, three times.
 // run: ranks=2,4 timeout=100 long

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Attribute callbacks that send and receive: copy in Comm_dup, delete in Comm_free
 // and on COMM_SELF within MPI_Finalize; a generalized request's callbacks too.
 // run: ranks=2,3 timeout=30

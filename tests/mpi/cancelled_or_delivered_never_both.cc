@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Cancel: of receives, before and after the match; of sends, which Open MPI never
 // cancels; of persistent ones. What was not cancelled is delivered, and a message
 // goes past a cancelled receive to the next.

@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: MIT
 ! A channel of storm.h by iso_c_binding: the interfaces are those of the man page.
 ! run: ranks=1,2,3 timeout=60
 program channel_from_fortran

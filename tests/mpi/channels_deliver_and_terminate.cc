@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Channels of storm.h: every record arrives once, from the rank that pushed it, in its
 // order, in the step it was pushed in; steps end on all ranks together, even when a rank
 // pushes far more than its peers take in; wrong arguments are refused.

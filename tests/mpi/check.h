@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // What the MPI test programs share: start and end, lines of output that carry
 // the rank, checks that count, data whose every byte is known from a seed, and
 // MPI values in words. Nothing printed may depend on time, addresses or chance.

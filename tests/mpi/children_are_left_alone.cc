@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the preload must not disturb outside MPI: errno at main, popen and system of a
 // shell, fork with exit, exec of this program as one without MPI; messages go on.
 // run: ranks=2 timeout=30

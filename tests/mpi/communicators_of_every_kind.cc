@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages on communicators made by every constructor arrive at the right ranks, with
 // one tag on many communicators at once and never on another one.
 // run: ranks=2,4 timeout=60

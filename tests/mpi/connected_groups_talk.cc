@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Two halves of a job find each other by MPI_Open_port, accept and connect: their
 // intercommunicator is the real MPI's, the communicator that is merged from it carries
 // messages beside it; both end, by disconnect too.

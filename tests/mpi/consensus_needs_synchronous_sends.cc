@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // NBX: Issend to random neighbours, Iprobe for whatever comes, Ibarrier once all own
 // sends are matched. Nobody leaves a round with a message of it unreceived (two tags
 // in turn, as a rank may begin the next round early).

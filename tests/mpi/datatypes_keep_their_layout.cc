@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every kind of datatype on either side: the elements arrive in type-map order, the
 // bytes between them stay as they were; different types with one signature match.
 // run: ranks=2 timeout=60

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages from and to memory that the CPU must not touch, in every way to send and to
 // receive: the data is right, and nobody but the real MPI touches the pages. The library
 // that stands for the runtime is there from the start, or is loaded after MPI_Init.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Several MPI_Comm_idup of one communicator are pending at once, every rank does something
 // else meanwhile, and their requests end in any order and by any call.
 // run: ranks=2,4 timeout=60

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Completion calls on arrays of no, only null, or only inactive requests return at
 // once with the values and empty statuses that the MPI standard gives.
 // run: ranks=1,2 timeout=20

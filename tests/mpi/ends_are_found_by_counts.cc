@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // storm_term of storm.h: an epoch ends on all ranks together, once all are idle and all
 // that was sent has arrived, on a duplicate of the world and on parts of it, for ranks
 // that work, that compute without a call, and that have nothing; epoch follows epoch; a

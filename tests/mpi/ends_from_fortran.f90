@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: MIT
 ! The end of an epoch of storm.h by iso_c_binding: the interfaces are those of the man page.
 ! Each rank passes on what it gets until nothing is left; two epochs.
 ! run: ranks=1,2,3 timeout=60

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Error handlers that send and receive, on the communicator of the error and on others,
 // in every call that can report one: each is called once with its communicator and
 // class, and what it exchanges and what comes after it arrive.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // All ranks exchange and then exit without MPI_Finalize; or abort; or are killed.
 // run: ranks=2 timeout=30 exit=same args=exit0
 // run: ranks=2 timeout=30 exit=same args=exit3

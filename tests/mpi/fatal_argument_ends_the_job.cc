@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // With the default error handler a wrong rank ends the job.
 // run: ranks=2 timeout=30 exit=same stderr=MPI_ERR_RANK output=ignore
 #include "check.h"

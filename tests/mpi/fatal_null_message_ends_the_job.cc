@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Mrecv of MPI_MESSAGE_NULL ends the job, whatever the handler of the communicators.
 // run: ranks=2 timeout=30 exit=same stderr=MPI_ERR_REQUEST output=ignore
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // With the default error handler a truncated receive ends the job.
 // run: ranks=2 timeout=30 exit=same stderr=MPI_ERR_TRUNCATE output=ignore
 #include "check.h"

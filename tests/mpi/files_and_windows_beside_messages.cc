@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Communicators that the MPI library makes inside MPI_File_open and MPI_Win_create
 // are invisible: files and windows work while the program's own messages are pending.
 // run: ranks=2,4 timeout=60

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // For the Fortran twins: a sum over the words at a sentinel, which nothing may write.
 #include <mpi.h>
 

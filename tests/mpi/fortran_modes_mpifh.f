@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: MIT
 ! What fortran_modes_body.inc does, through mpif.h, in fixed form.
 ! run: ranks=2,3 timeout=60
       program fortran_modes_mpifh

@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: MIT
 ! What fortran_modes_body.inc does, through `use mpi`.
 ! run: ranks=2,3 timeout=60
 program fortran_modes_use_mpi

@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: MIT
 ! The exchange of fortran_body.inc through mpif.h, in fixed form.
 ! run: ranks=2,3 timeout=60
 ! run: ranks=2 timeout=60 preload=libtool_counting_calls.so

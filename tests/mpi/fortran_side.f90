@@ -1,3 +1,4 @@
+! SPDX-License-Identifier: MIT
 ! The Fortran half of handles_cross_languages.c.
 subroutine fortran_waitall(n, requests, sources)
   use mpi

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Communicators freed with messages in flight and receives pending, many cycles of
 // dup and free, and no mix-up between an old and a new one.
 // run: ranks=2,3 timeout=60

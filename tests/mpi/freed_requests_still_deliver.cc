@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Request_free of active sends and receives, handles thrown away, copied handles
 // waited for twice, and an end of the program right after: everything arrives.
 // run: ranks=2 timeout=30

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI_Comm_create with a group that reaches outside of the parent is wrong, and Open MPI
 // does not notice: whatever it answers, the call returns and the messages go on.
 // run: ranks=2,3 timeout=30

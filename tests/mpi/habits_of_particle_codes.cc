@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What traced particle codes do: constant and computed tags, two neighbours that are
 // one rank, receives far larger than what comes, Test every few particles, Test of
 // null, counts by Reduce_scatter, dummies that close posted receives, Rsend, sorting.

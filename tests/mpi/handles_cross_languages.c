@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // Requests and messages made in C and completed in Fortran, and the other way; c2f
 // and f2c give back the same handle; null stays null.
 // run: ranks=2 timeout=30

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI_Init before main and MPI_Finalize after it: by a static object, by functions with
 // the attributes, by an exit handler, by a library that the program is linked to, and
 // by a thread that is not main's; messages are exchanged in each of these places.

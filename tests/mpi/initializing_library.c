@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // A library that begins and ends MPI for the program that is linked to it:
 // init_and_finalize_outside_main.cc.
 #include <mpi.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages over an intercommunicator (ranks of the remote group), beside messages
 // with the same tags on intracommunicators; merge; requests of both in one array.
 // run: ranks=2,4 timeout=30

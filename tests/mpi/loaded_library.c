@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // A library that uses MPI, for a program that does not: loaded_library_uses_mpi.c.
 #include <mpi.h>
 #include <stdio.h>

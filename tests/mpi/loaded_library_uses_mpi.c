@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // A program without MPI loads a library with it, RTLD_LOCAL, as interpreters do; the
 // library may bring a tool along.
 // run: ranks=1,2 timeout=30 args=libloaded_library.so

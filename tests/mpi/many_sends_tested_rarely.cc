@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // 10^5 nonblocking sends whose requests are tested rarely, to a rank that polls; the
 // memory of this process does not keep what has been delivered.
 // run: ranks=2,3 timeout=100 long

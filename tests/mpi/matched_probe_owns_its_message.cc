@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Mprobe and Improbe take a message out of matching; Mrecv and Imrecv get exactly
 // that one; the handles MPI_MESSAGE_NULL and MPI_MESSAGE_NO_PROC behave.
 // run: ranks=2 timeout=30

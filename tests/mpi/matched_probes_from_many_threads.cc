@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Several threads of a rank take messages of the same communicator by matched probes, with
 // and without wildcards: each message is taken once and whole, and no thread sees two of
 // one sender and tag in the wrong order.

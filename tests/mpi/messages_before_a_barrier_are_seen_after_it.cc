@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A message sent before a collective shows in a probe after it, and headers and
 // payload on one tag are kept apart by barriers alone.
 // run: ranks=2,4 timeout=30

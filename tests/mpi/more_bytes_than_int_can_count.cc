@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A message of more than INT_MAX bytes, with its counts.
 // run: ranks=2 timeout=60 long-only long
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A rank that sits in a blocking native call still receives: one side waits for its
 // send before it enters the call, the other enters first. And native nonblocking
 // operations move in loops that test messages.

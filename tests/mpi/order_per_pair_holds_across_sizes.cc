@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages of one (sender, receiver, communicator, tag) match in the order they
 // were sent, whatever their sizes and however they are received.
 // run: ranks=2,4 timeout=60

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Particle structs with padding (unchanged by a receive), MPI_BOTTOM with absolute
 // addresses, MPI_PACKED and external32, types freed while in use.
 // run: ranks=2 timeout=30

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // All *_init calls, Start and Startall; waiting for inactive ones; handles stay
 // until freed; PROC_NULL; a wildcard receive restarted 10^4 times.
 // run: ranks=2,3 timeout=30

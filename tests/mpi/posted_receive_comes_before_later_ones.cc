@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A posted wildcard receive gets the first message, a later blocking receive the
 // second: for every combination of small and large, of tags, and with a probe
 // between them that must only see the second.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Probe and Iprobe describe the message that the next receive gets: with exact
 // envelopes, with wildcards, and with one sender also in the sloppy form that probes ANY and
 // receives ANY (with several senders Open MPI itself may give another message).

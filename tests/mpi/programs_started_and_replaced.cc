@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // vfork, posix_spawn and a double fork while messages are under way; a rank that is
 // replaced by another program before MPI_Init and after MPI_Finalize; a forked child
 // that lives on when its parent has ended; a child killed by a signal.

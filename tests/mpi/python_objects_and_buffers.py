@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """mpi4py: pickled objects, buffers, requests, probes, errors as exceptions.
 
 run: ranks=2,3 timeout=60

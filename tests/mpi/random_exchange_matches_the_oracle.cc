@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Seeded random traffic (sizes, tags, communicators, send modes, ways to receive
 // and to complete) against an oracle: every message once, in order, unharmed.
 // Another allocator preloaded changes nothing.

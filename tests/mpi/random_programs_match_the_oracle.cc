@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Seeded random programs: each makes communicators, and in each of its threads sends in
 // all modes, receives with all wildcards, probes, cancels and frees at random times,
 // until every message has come. What was received need not repeat, as it depends on time;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Rsend, Irsend and Rsend_init to receives that are surely posted, itself included.
 // run: ranks=2,3 timeout=30
 #include "check.h"

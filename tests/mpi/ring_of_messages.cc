@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A plain exchange, run in the surroundings that jobs meet: as it is, through a shell
 // and a pipe, with few descriptors and locked pages, with a tiny /dev/shm, twice at once.
 // run: ranks=1,2,4 timeout=30

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Sendrecv and Sendrecv_replace along chains and rings; messages to itself in every
 // mode, posted before and after; PROC_NULL in every call.
 // run: ranks=1,2,3 timeout=30

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A timer interrupts every kind of call some thousands of times a second: handlers
 // that return are harmless, with and without SA_RESTART; a handler may use errno.
 // run: ranks=2,3 timeout=90

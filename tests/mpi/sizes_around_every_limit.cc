@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Messages whose size is one below, at and one above every likely limit arrive
 // whole, posted or unexpected, and leave the bytes around them alone.
 // run: ranks=2 timeout=60

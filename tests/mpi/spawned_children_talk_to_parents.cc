@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI_Comm_spawn of this program: messages over the intercommunicator (ranks of the
 // remote group), within both worlds at the same time, on the merged one; disconnect.
 // run: ranks=1,2 timeout=60

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // One array of persistent requests of every mode and kind: on routed communicators, to
 // oneself, to nobody and over an intercommunicator, started by one MPI_Startall or one
 // by one, completed by every array call, restarted, some freed while active.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every field of the status of every receiving call; MPI_ERROR left alone where
 // the real MPI leaves it; statuses ignored; Request_get_status does not complete.
 // run: ranks=2 timeout=30

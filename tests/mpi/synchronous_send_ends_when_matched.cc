@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Ssend, Issend and Ssend_init complete only after the receive has been matched:
 // shown by flags and by messages, not by time.
 // run: ranks=2 timeout=30

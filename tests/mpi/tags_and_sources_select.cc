@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Receives pick by tag and source, in an order of their own; tags up to
 // MPI_TAG_UB arrive; what was not picked stays, in order.
 // run: ranks=2,4 timeout=30

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Random walks of particles with births and deaths, ended by three schemes: rounds of
 // an Iallreduce, a ring token, a tree of counts. Created = absorbed on every seed, all
 // ranks end in agreement, no message is left.

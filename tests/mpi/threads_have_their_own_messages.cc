@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI_THREAD_MULTIPLE: four threads a rank with own tags, then with own duplicates of
 // the world; matched probes from two threads; a receive in one thread while another
 // sends to the same rank.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // A PMPI tool: counts the calls it sees and prints their totals in MPI_Finalize; it
 // talks to its other copies itself, through PMPI. Built with -DBY_NEXT_SYMBOL it hands
 // some calls on to the next MPI_X instead, as tools do that chain.

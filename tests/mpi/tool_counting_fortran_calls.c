@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // A tool for Fortran programs (mpif.h and `use mpi`): counts by the Fortran names of the
 // calls, passes them on to the pmpi_ ones, and prints this rank's totals at the end.
 #include <mpi.h>

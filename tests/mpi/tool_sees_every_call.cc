@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A counting PMPI tool, preloaded before or after the shim, linked to the program
 // before or after MPI, or compiled into it, counts what it counts natively; also
 // one that goes on to the next MPI_X.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A message longer than its receive: error class, handler, fields of the status and
 // bytes written in every call that receives or completes; the channel goes on.
 // run: ranks=2 timeout=30

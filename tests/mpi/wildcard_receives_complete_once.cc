@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Every message completes exactly one of 10^4 posted wildcard receives, guards
 // stay intact, each sender's messages come in its order, nothing is left over.
 // run: ranks=2,3,4 timeout=60

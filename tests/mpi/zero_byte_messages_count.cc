@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Empty messages ("no more particles") interleaved with data are matched, counted,
 // probed and synchronise like any other; a null buffer is allowed.
 // run: ranks=2,4 timeout=30

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs, launchers and expectations that the checks of processes share."""
 
 import argparse

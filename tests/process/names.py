@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of communicators choose what rides in the rings (STORM_COMMS)."""
 
 from jobs import *  # noqa: F403

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Jobs whose programs bring libraries of their own that a message layer uses too."""
 
 import os

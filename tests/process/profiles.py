@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of STORM_PROFILE: a job that is counted and not routed."""
 
 from jobs import *  # noqa: F403

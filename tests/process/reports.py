@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of what a job tells: its report, at the end and in the middle, and its regions."""
 
 from jobs import *  # noqa: F403

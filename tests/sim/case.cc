@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "case.hh"
 
 namespace storm::sim {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A case: what one seed makes of a job, as data. Any subset of its steps is a case too,
 // which is how a failing one is made small.
 #pragma once

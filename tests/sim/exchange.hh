@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // An exchange shaped like uniform emission: ranks on a periodic lattice, each with twelve
 // neighbours, track batches of particles; what leaves goes to a neighbour as a message, and
 // the step is over when no particle moves any more, which the shipped waves (wave.h) find.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Virtual ranks as fibers: each has a small stack of its own out of a pool, with a guard
 // below it, and runs until it suspends itself. The address sanitizer is told of each switch.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A machine as LogGP has it: what a message costs the two ranks, the wire, and the adapter
 // that the ranks of a node share. Ranks of one node reach each other through memory.
 #pragma once

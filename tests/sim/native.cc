@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "native_parts.hh"
 
 namespace storm::sim {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The simulated real MPI: what RealMpi points to for each virtual rank. Messages travel in
 // virtual time and never pass another one of their pair and communicator; small ones are
 // complete when they are sent, larger and synchronous ones by a rendezvous. A rank's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The calls of the simulated real MPI.
 #include "native_parts.hh"
 

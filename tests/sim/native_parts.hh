@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // What the simulated real MPI is made of: shared by what stands behind its calls
 // (native.cc) and the calls (native_calls.cc).
 #pragma once

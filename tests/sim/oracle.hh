@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI's rules of matching, checked in the plainest way: everything that a job did is
 // written down, each thing as it happens, and judged against everything else.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Plays a case: each rank takes its steps in order, then receives what is left and ends.
 #include "case.hh"
 #include "oracle.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // storm-defects: the simulation must find every mistake of base/defects.def. Each is planted
 // in a process of its own, which plays seeds until one is violated. A process that a signal
 // ends has found its defect too, but not one that is out of time: a hang is found by the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // storm-scale: the exchange at many ranks, and what a rank costs.
 //
 //   storm-scale [P...]          the exchange on P ranks each (default: 1344, 13440): memory and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // storm-sim: plays cases of the simulation, one a seed.
 //
 //   storm-sim --seed N              one seed, with what it is made of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A job of virtual ranks in one thread: fibers, virtual time, the simulated fabric and the
 // simulated real MPI, and in each rank the shipped Rank object. All follows from one seed.
 //

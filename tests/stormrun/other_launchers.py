@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checks of stormrun with Hydra (MPICH's mpiexec) and Slurm's srun."""
 
 import re

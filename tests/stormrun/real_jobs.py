@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Jobs that really run, under the installed mpirun."""
 
 import os

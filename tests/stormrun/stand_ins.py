@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Stand-in launchers and programs, and expectations, for the checks of stormrun."""
 
 import argparse

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/base/backend.hh: the contract, one body for every backend.
 #include "cmocka.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/channel, send, progress: the paths between two processes, and how one takes over
 // from another with the order kept.
 #include "job.hh"

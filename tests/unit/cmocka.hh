@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The only way into cmocka: its header wants others before it and knows no C++, and its macro `fail`
 // breaks the C++ streams (and `skip` our ring).
 //

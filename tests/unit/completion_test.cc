@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/complete: the Wait and Test families, over requests of ours and of the real MPI.
 #include "job.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The Backend contract (shim/base/backend.hh) as tests: one body for every backend and every
 // publication mode. A Site is a few ranks with a backend each, in this process; how they are
 // made is the only thing that differs.

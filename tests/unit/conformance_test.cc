@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The contract over the backends that need no fabric: loop, shared memory, and the rings of
 // wire/ over a fabric that breaks whatever it has not promised, in every mode that its
 // promises allow.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/datatype: what is plain bytes, and types that outlive their handles.
 #include "cmocka.hh"
 #include "fake_mpi.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Buffers that the CPU must not touch: their pages are closed except while the real MPI
 // (the fake one) reads or writes them, so that a touch of ours ends the test with a signal.
 #include "job.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A seeded random exchange between three ranks over everything that Rank offers, judged
 // by MPI's own rules, which are checked in the plainest way after the fact:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A real MPI that lives in memory: what RealMpi points to in the unit tests. It serves
 // all ranks of one process; who calls follows from the communicator handle, of which
 // each rank has its own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A job of several Rank objects in one thread: the fixture of the tests of Rank. Their
 // rings live in a backend (loop or shm), or all is carried by the real MPI, which is a
 // fake one. A wait of one rank lets the others poll, through the clock's yield().

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/communicator: the two queues of matching.
 #include "cmocka.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // The contract over every provider of libfabric that runs here, in every mode that it may
 // have; all ranks in this process, on loopback. An argument selects tests by cmocka's pattern.
 #include "conformance.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/pool: requests in one range of addresses.
 #include "cmocka.hh"
 

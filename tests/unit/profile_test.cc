@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/profile: what is read from counted calls.
 #include "cmocka.hh"
 

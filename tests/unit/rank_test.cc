@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/rank, send, receive: messages between ranks, whatever carries them.
 #include "job.hh"
 

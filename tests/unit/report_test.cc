@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/report: what is printed at the end of a job.
 #include "cmocka.hh"
 

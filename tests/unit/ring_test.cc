@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/ring.hh: what a ring promises to its sender and to its receiver.
 #include "cmocka.hh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/route_rules: the rules of STORM_ROUTE_FILE.
 #include "cmocka.hh"
 

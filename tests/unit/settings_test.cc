@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/settings: every variable, what it takes, and what is said of a wrong one.
 #include "cmocka.hh"
 

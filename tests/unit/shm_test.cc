@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // backends/shm: what the shared-memory backend promises beyond the contract.
 #include "cmocka.hh"
 

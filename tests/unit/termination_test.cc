@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // shim/wave.h, shim/termination.cc and Rank::quiesced: the end is found, by few messages,
 // and never while something is under way.
 #include "job.hh"

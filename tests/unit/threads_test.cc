@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // MPI_THREAD_MULTIPLE: several threads of two ranks in one process, over shared memory
 // and carried by the (fake) real MPI; the loop's fabric belongs to one thread. Threads
 // record what is wrong, the test asserts. The thread sanitizer runs this program (`tests/run --long`).

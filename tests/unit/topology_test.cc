@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Which network device each rank gets, and the sentence that says why, on machines
 // recorded as hwloc's XML (machines/) and read by the plugin that reads live ones.
 #include "cmocka.hh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // backends/wire/: checksums, cells, the matrix of publication modes, memory, the keepalive,
 // what a dead link leaves, and that each mode is caught where its promise is broken.
 #include "cmocka.hh"

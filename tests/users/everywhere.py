@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every setting, counter and call is in one table, and from there in each place that tells of it."""
 
 from jobs import *  # noqa: F403

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A lister of MPI_T that knows nothing of any MPI: every variable and category with what
  * is told about it, before MPI_Init, after it, and after MPI_Finalize; and its value, but
  * after MPI_Finalize, when those of Open MPI 4.1 are gone.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The variables of storm through MPI_T as the standard allows: written before MPI_Init,
  * fixed afterwards, counting in sessions of their own, there after MPI_Finalize. Prints
  * nothing when all is well. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The page of the report in a headless browser: is all of it drawn, and nothing cut off?"""
 
 from jobs import *  # noqa: F403

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Writes the page of a report as a large job would make it, to look at it:
 //   simulated_report RANKS   a 3-d grid of ranks, 112 a node, all 26 neighbours
 #include "report.hh"

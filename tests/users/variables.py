@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests of the tools interface: settings and counters as a tool sees them."""
 
 from jobs import *  # noqa: F403

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Wrong settings, launch lines and machines: what the user sees, and that no result is lost.
 
 A row: a name, how it is run, what must be said on standard error (once where it is one of

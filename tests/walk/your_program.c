@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // What a newcomer brings: particles that wander from rank to rank until each has made
 // its steps. Exchanged as such codes do it: posted receives, MPI_Test, a sum at the end.
 #include <mpi.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Stands for the library of a GPU runtime: for the CUDA driver, or with -DSTAND_FOR_HIP
  * for HIP. Its device's memory is pages that are closed. The real MPI may touch them, as
  * one that knows devices would: a page opens for it until the program closes all again. A

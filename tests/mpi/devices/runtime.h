@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the program asks of the library that stands for a GPU runtime (runtime.c). */
 #pragma once
 
