@@ -380,6 +380,7 @@ void many_ranks_come_to_their_end(Waves&)
 
 struct Ends {
     JobOptions options;
+    std::deque<Bytes> payloads; // of sends whose requests nobody holds any more
     std::unique_ptr<Job> job;
 
     // Every rank sends to every other one: what grows a ring, waits for room, comes in
@@ -387,6 +388,7 @@ struct Ends {
     void send_and_quiesce(int ranks, Where where, std::uint64_t seed)
     {
         job.reset(); // there is one fake MPI at a time
+        payloads.clear();
         options = JobOptions();
         options.ranks = ranks;
         options.where = where;
@@ -399,7 +401,8 @@ struct Ends {
         for (int from = 0; from < ranks; ++from)
             for (int to = 0; to < ranks; ++to)
                 for (unsigned i = 0; i < 40 && from != to; ++i) {
-                    MPI_Request request = job->isend(from, pattern(i % 8 == 7 ? 20000 : 900 + i, i), to, 1);
+                    payloads.push_back(pattern(i % 8 == 7 ? 20000 : 900 + i, i));
+                    MPI_Request request = job->isend(from, payloads.back(), to, 1);
                     if ((*job)[from].owns(request))
                         (*job)[from].free_request(&request);
                 }
